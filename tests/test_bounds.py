@@ -365,7 +365,7 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "the stream ends, and its reader connects again",
         f"{CRAWLER}daemon/http/test_sse.py::test_a_listener_that_is_too_slow_is_let_go",
     ),
-    "crawler/daemon/socket_path.py:PATH_BYTES_MAX": (
+    "storage/socket_path.py:PATH_BYTES_MAX": (
         REFUSED,
         f"{CRAWLER}daemon/test_unix_socket.py::test_a_name_that_is_too_long_is_refused",
     ),

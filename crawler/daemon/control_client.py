@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from crawler.daemon.problem import Problem
-from crawler.daemon.socket_path import short_name, socket_path
+from storage.socket_path import short_name, socket_path
 
 ANSWER_S = 75.0  # a polite fetch of robots.txt takes up to a minute
 ANSWER_BYTES_MAX = 64_000_000

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crawler.daemon.socket_path import short_name, socket_path
+from storage.socket_path import short_name, socket_path
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -8,6 +8,7 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.lasting import Lasting
+from crawler.embedding.remote_requests import RemoteRequests
 from crawler.embedding.running import Running
 from crawler.embedding.session import PoliteSession
 
@@ -28,7 +29,7 @@ class CrawlSession(PoliteSession):
         return self
 
 
-class _GateOfCrawl(Lasting[CallerGate]):
+class _GateOfCrawl(Lasting[CallerGate | RemoteRequests]):
     """The gate of the crawl that runs now. Closing it changes nothing."""
 
     def __init__(self, running: Lasting[Running]) -> None:

@@ -35,6 +35,7 @@ FETCH_FAILED: Final = "fetch-failed"
 TOO_MANY_REDIRECTS: Final = "too-many-redirects"
 CLOSED: Final = "session-closed"
 OTHER: Final = "refused"
+BUSY: Final = "busy"  # too many requests: no exception, it is repeated later
 
 
 class ErrorDocument(Struct, frozen=True, kw_only=True):

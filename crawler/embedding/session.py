@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -14,11 +15,9 @@ from crawler.clock import Clock
 from crawler.config import Config, ConfigError
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
-from crawler.embedding.caller_waits import WaitLimit
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.log_observer import observer_of
-from crawler.embedding.permit import RequestPermit, lend_permit
-from crawler.embedding.redirects import follow_redirects, mean
+from crawler.embedding.permit import RequestPermit
 from crawler.embedding.request_arguments import (
     Body,
     Fields,
@@ -28,14 +27,16 @@ from crawler.embedding.request_arguments import (
     seconds,
 )
 from crawler.embedding.response import Response
+from crawler.embedding.session_requests import LocalRequests, SessionRequests
 from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, settings
 from crawler.embedding.shared_session import Borrowed, check_alone
-from crawler.embedding.streaming import BodyStream, StreamedResponse
+from crawler.embedding.streaming import StreamedResponse
 from crawler.fetching.request import Fetcher
 from crawler.observer import Observer
 from policies.robots_state import RobotsState
 
 if TYPE_CHECKING:
+    from crawler.embedding.remote_requests import RemoteRequests
     from crawler.embedding.response_cache import ResponseCache
 
 
@@ -62,12 +63,15 @@ class PoliteSession:
     without a contact and without asking robots.txt. It is created if there is none.
     share: another PoliteSession, whose clocks, robots.txt copies, config and connections this one
     uses; only cache can be given with it. It must be open, and stay open, in the same event loop.
+    via: send every request through another process, on its clocks and by its config: the address of
+    a daemon ("http://127.0.0.1:8710", with its token), or the path of a database, for the crawl
+    that holds it; if none does, the session opens the database itself.
     clock, fetcher: replacements for tests (`crawler.testing`).
 
     Requests wait as long as politeness requires. Bound the wait with `asyncio.timeout`; cancelling
-    a call is always safe. Raises ConfigError, and StoreRefused on opening if the database is in use
-    by another process. Its methods raise CourtlyError (see `crawler.errors`),
-    ConfigError and StoreError.
+    a call is always safe. Raises ConfigError, and on opening StoreRefused if the database is in use
+    by another process, and SessionClosed if a daemon does not answer. Its methods raise
+    CourtlyError (see `crawler.errors`), ConfigError and StoreError.
     """
 
     def __init__(
@@ -81,12 +85,14 @@ class PoliteSession:
         dialect: Dialects = (),
         observer: Observer | None = None,
         cache: str | Path | None = None,
+        via: str | Path | None = None,
+        token: str | None = None,
         clock: Clock | None = None,
         fetcher: Fetcher | None = None,
         share: PoliteSession | None = None,
     ) -> None:
-        self._borrowed: Borrowed[CallerGate] | None = None
-        if share is not None:
+        self._borrowed: Borrowed[CallerGate | RemoteRequests] | None = None
+        if share is not None or via is not None or token is not None:
             beside = {
                 "user_agent": user_agent,
                 "config": config,
@@ -98,11 +104,20 @@ class PoliteSession:
                 "clock": clock,
                 "fetcher": fetcher,
             }
-            check_alone(beside)
-            if not isinstance(share, PoliteSession):
-                raise ConfigError(f"share: expected a PoliteSession, not {type(share).__name__}")
-            config = share.config
-            self._borrowed = Borrowed(share._client)  # noqa: SLF001 - of the same class
+            if share is not None:
+                check_alone({**beside, "via": via, "token": token})
+                if not isinstance(share, PoliteSession):
+                    raise ConfigError(
+                        f"share: expected a PoliteSession, not {type(share).__name__}"
+                    )
+                config = share.config
+                self._borrowed = Borrowed(share._client)  # noqa: SLF001 - of the same class
+            else:
+                from crawler.embedding.via import check_via
+
+                check_via(via, token, {**beside, "cache": cache})
+        self._via = via
+        self._token = token
         self._config = settings(
             config, user_agent=user_agent, delay=delay, allow=allow, dialect=dialect
         )
@@ -111,29 +126,48 @@ class PoliteSession:
         self._cache = None if cache is None else _response_cache(cache)
         self._clock = clock
         self._fetcher = fetcher
-        self._client: Lasting[CallerGate] = self._borrowed or Lasting("session")
+        self._client: Lasting[CallerGate | RemoteRequests] = self._borrowed or Lasting("session")
 
     @property
     def config(self) -> Config:
         return self._config
 
     async def __aenter__(self) -> Self:
+        await self._client.open(self._opened())
+        return self
+
+    def _opened(self) -> AbstractAsyncContextManager[CallerGate | RemoteRequests]:
         from crawler.embedding.embed import polite_client  # loads what the database needs
 
         if self._borrowed is not None:
-            await self._borrowed.open(self._borrowed.lent())
-            return self
-        await self._client.open(
-            polite_client(
+            return self._borrowed.lent()
+        if self._via is not None:
+            from crawler.embedding.via import through
+
+            return through(
+                self._via,
+                self._token,
                 self._config,
-                db=self._db,
                 clock=self._clock,
                 fetcher=self._fetcher,
-                name="session",
                 observer=self._observer,
             )
+        return polite_client(
+            self._config,
+            db=self._db,
+            clock=self._clock,
+            fetcher=self._fetcher,
+            name="session",
+            observer=self._observer,
         )
-        return self
+
+    def _requests(self) -> SessionRequests:
+        client = self._client.get()
+        if isinstance(client, CallerGate):
+            return LocalRequests(client, self._cache)
+        if self._cache is not None:
+            raise ConfigError("cache: the session given as share sends its requests via another")
+        return client
 
     async def open(self) -> Self:
         """Open it without a block, as in a notebook, and return it; `aclose` closes it. Raises as
@@ -207,7 +241,7 @@ class PoliteSession:
         soon as it is known that max_wait_s does not suffice), and before anything waits InvalidURL
         and InvalidRequest.
         """
-        client = self._client.get()
+        requests = self._requests()
         asked = read_arguments(
             url,
             method=method,
@@ -221,7 +255,7 @@ class PoliteSession:
             timeout_s=timeout_s,
             max_wait_s=max_wait_s,
         )
-        return await follow_redirects(client, asked, cache=self._cache)
+        return await requests.fetch(asked)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -243,17 +277,10 @@ class PoliteSession:
 
         Raises what `fetch` raises.
         """
-        gate = self._client.get()
+        requests = self._requests()
         asked = read_arguments(url, method=method, **options)
-        stream = BodyStream(gate, follow=asked.follow)
-        response = None
-        try:
-            response = StreamedResponse(await follow_redirects(gate, asked, stream=stream), stream)
+        async with requests.stream(asked) as response:
             yield response
-        finally:
-            if response is not None:
-                response.closed = True
-            await stream.close()
 
     @contextlib.asynccontextmanager
     async def permit(
@@ -275,11 +302,10 @@ class PoliteSession:
         Your client connects by itself: addresses are checked only as far as the URL contains one.
         Raises what `fetch` raises before a request is sent.
         """
-        gate = self._client.get()
+        requests = self._requests()
         canonical, method = canonical_url(url), check_method(method)
-        limit = WaitLimit(gate.clock, seconds("max_wait_s", max_wait_s, zero_ok=True))
-        mean(gate, canonical)
-        async with lend_permit(gate, canonical, method, limit) as permit:
+        limit_s = seconds("max_wait_s", max_wait_s, zero_ok=True)
+        async with requests.permit(canonical, method, limit_s) as permit:
             yield permit
 
     # ------------------------------------------------------------ inspecting
@@ -287,24 +313,18 @@ class PoliteSession:
     async def may_fetch(self, url: str | URL) -> bool:
         """Return whether robots.txt allows this URL now; fetches it politely if needed. Raises
         FetchFailed if the host cannot be reached."""
-        client = self._client.get()
-        canonical = canonical_url(url)
-        mean(client, canonical)
-        return await client.may_fetch(canonical)
+        return await self._requests().may_fetch(canonical_url(url))
 
     async def next_turn(self, url: str | URL) -> NextTurn:
         """Return when the URL's host may be contacted next, and why not now, without contacting
         it."""
-        return await self._client.get().next_turn(canonical_url(url))
+        return await self._requests().next_turn(canonical_url(url))
 
     async def robots(self, url: str | URL) -> RobotsState:
         """Return the state of the robots.txt of the URL's origin: the copy and its dates, or why
         there is none; fetches it politely if needed. `policies.robots_policy` interprets it. Raises
         FetchFailed if the host cannot be reached."""
-        client = self._client.get()
-        canonical = canonical_url(url)
-        mean(client, canonical)
-        return await client.robots(canonical)
+        return await self._requests().robots(canonical_url(url))
 
 
 def _response_cache(path: str | Path) -> ResponseCache:

@@ -7,6 +7,7 @@ import contextlib
 import math
 from asyncio import Future
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -138,6 +139,19 @@ class BodyStream:
         pass  # the end of the task shows it
 
 
+class BodySource(Protocol):
+    """Where the body of a streamed response comes from."""
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether it comes from `next`; otherwise, it is in the Response."""
+        ...
+
+    async def next(self) -> bytes | None:
+        """The next piece; None: the body has ended. Raises FetchFailed and SessionClosed."""
+        ...
+
+
 class StreamedResponse:
     """A response of any status whose body is read with `chunks`, within the block of
     `PoliteSession.stream`.
@@ -145,7 +159,7 @@ class StreamedResponse:
     url: canonical; after redirects, the last one. redirects: the responses that led here, in order.
     """
 
-    def __init__(self, response: Response, stream: BodyStream) -> None:
+    def __init__(self, response: Response, stream: BodySource) -> None:
         self._response = response
         self._stream = stream
         self._begun = self.closed = False
@@ -161,6 +175,11 @@ class StreamedResponse:
     @property
     def headers(self) -> Headers:
         return self._response.headers
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds from the permit to the end of the response header."""
+        return self._response.elapsed_s
 
     @property
     def redirects(self) -> tuple[Response, ...]:

@@ -7,7 +7,7 @@ import base64
 import binascii
 import contextlib
 import json as json_module
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import structs
@@ -18,13 +18,17 @@ from crawler.daemon.api.lent_permits import LentPermits
 from crawler.daemon.problem import Problem
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import canonical_url
-from crawler.embedding.caller_waits import WaitLimit
 from crawler.embedding.crawl_gate import gate_of
 from crawler.embedding.error_documents import document_of
-from crawler.embedding.permit import lend_permit
-from crawler.embedding.redirects import follow_redirects, mean
-from crawler.embedding.request_arguments import check_method, read_arguments, seconds
+from crawler.embedding.request_arguments import (
+    RequestArguments,
+    check_method,
+    read_arguments,
+    seconds,
+)
 from crawler.embedding.response import Response
+from crawler.embedding.session_requests import LocalRequests
+from crawler.embedding.streaming import StreamedResponse
 from crawler.errors import CourtlyError, InvalidRequest
 from crawler.scheduling.scheduler import Scheduler
 from storage.store import StoreError
@@ -44,43 +48,26 @@ class CallerRequests:
 
     # ------------------------------------------------------------ requests
 
-    async def fetch(
-        self,
-        *,
-        url: str,
-        method: str,
-        headers: Mapping[str, str],
-        body: str | None,
-        json: object,
-        text: str | None,
-        follow: bool,
-        retry: bool,
-        timeout_s: float | None,
-        max_wait_s: float | None,
-    ) -> Response:
-        """Send a request as `PoliteSession.fetch` does. body: in base64. Raises Problem."""
-        with self._call() as gate:
-            asked = read_arguments(
-                url,
-                method=method,
-                params=None,
-                headers=headers,
-                json=json,
-                data=text,
-                body=None if body is None else _decoded(body),
-                follow=follow,
-                retry=retry,
-                timeout_s=timeout_s,
-                max_wait_s=max_wait_s,
-            )
-            return await follow_redirects(gate, asked)
+    async def fetch(self, *, stream: bool, **given: Any) -> FetchedBody:
+        """Send a request as `PoliteSession.fetch` does, or as `stream`. given: the fields of
+        `FetchBody`. The caller closes what it returns. Raises Problem."""
+        async with contextlib.AsyncExitStack() as opened:
+            requests = LocalRequests(opened.enter_context(self._call()))
+            asked = _arguments(**given)
+            if stream:
+                response = await opened.enter_async_context(requests.stream(asked))
+                fetched = FetchedBody(response, response.chunks())
+            else:
+                whole = await requests.fetch(asked)
+                fetched = FetchedBody(whole, _whole(whole.body))
+            fetched.push_async_exit(opened.pop_all())
+            return fetched
 
     async def may_fetch(self, url: str) -> responses.MayFetch:
         """Whether robots.txt allows a URL now."""
         with self._call() as gate:
-            canonical = canonical_url(url)
-            mean(gate, canonical)
-            return responses.MayFetch(allowed=await gate.may_fetch(canonical))
+            allowed = await LocalRequests(gate).may_fetch(canonical_url(url))
+            return responses.MayFetch(allowed=allowed)
 
     async def next_turn(self, url: str) -> responses.NextTurn:
         """When the host of a URL may be contacted next."""
@@ -91,9 +78,7 @@ class CallerRequests:
     async def robots_state(self, url: str) -> responses.RobotsKnown:
         """What is known of the robots.txt of a URL's origin."""
         with self._call() as gate:
-            canonical = canonical_url(url)
-            mean(gate, canonical)
-            known = structs.asdict(await gate.robots(canonical))
+            known = structs.asdict(await LocalRequests(gate).robots(canonical_url(url)))
             body = known.pop("body")
             encoded = None if body is None else base64.b64encode(body).decode()
             return responses.RobotsKnown(**known, body=encoded)
@@ -143,9 +128,8 @@ class CallerRequests:
         Problem."""
         with self._call() as gate:
             canonical, method = canonical_url(url), check_method(method)
-            mean(gate, canonical)
-            limit = WaitLimit(gate.clock, seconds("max_wait_s", max_wait_s, zero_ok=True))
-            waiting = lend_permit(gate, canonical, method, limit)
+            limit_s = seconds("max_wait_s", max_wait_s, zero_ok=True)
+            waiting = LocalRequests(gate).permit(canonical, method, limit_s)
             return await self._lent.lend(waiting, expires_in_s)
 
     async def renew_permit(self, name: str, expires_in_s: float) -> responses.LentPermit:
@@ -167,6 +151,24 @@ class CallerRequests:
         await self._lent.close()
 
 
+class FetchedBody(contextlib.AsyncExitStack):
+    """A response and the pieces of its body. An async context manager: the contact of a streamed
+    response lasts until its end."""
+
+    def __init__(self, response: Response | StreamedResponse, pieces: AsyncIterator[bytes]) -> None:
+        super().__init__()
+        self.response = response
+        self.pieces = pieces
+
+
+async def _whole(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+def _arguments(*, text: str | None, body: str | None, **given: Any) -> RequestArguments:
+    return read_arguments(**given, data=text, body=None if body is None else _decoded(body))
+
+
 def _decoded(body: str) -> bytes:
     try:
         return base64.b64decode(body, validate=True)
@@ -174,7 +176,7 @@ def _decoded(body: str) -> bytes:
         raise InvalidRequest("body", "must be base64; use text or json for text") from None
 
 
-def description(response: Response, bytes_max: int) -> str:
+def description(response: Response | StreamedResponse, bytes_max: int) -> str:
     """A response without its body, as JSON in ASCII, for a header. If it is too long, the headers
     of redirects are left out, then the longest headers, and `shortened` is true."""
     hops = [_hop(one) for one in response.redirects]
@@ -193,7 +195,7 @@ def description(response: Response, bytes_max: int) -> str:
     return encoded
 
 
-def _hop(response: Response) -> dict[str, Any]:
+def _hop(response: Response | StreamedResponse) -> dict[str, Any]:
     return {
         "url": response.url,
         "status": response.status,

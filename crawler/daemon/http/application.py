@@ -127,8 +127,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except StoreError as error:  # which the crawl meets and reports, too
         unavailable = Problem(503, str(error), retry_after_s=UNAVAILABLE_S)
         return _problem_response(request, unavailable)
-    except ConnectionError:  # the client is gone
-        raise
+    except ConnectionError:  # the client is gone: nobody reads this
+        return web.Response(status=400)
     except Exception:  # noqa: BLE001 - one request that fails must not end the crawl
         _log.exception("a request failed: %s %s", request.method, request.path)
         return _problem_response(

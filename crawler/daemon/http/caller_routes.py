@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from msgspec.structs import asdict
 
 from crawler.daemon import connections
@@ -16,6 +16,7 @@ from crawler.daemon.http import request_types as types
 from crawler.daemon.http.bodies import JSON_TYPE, as_json, json_body
 from crawler.daemon.http.request_types import read_body, read_query
 from crawler.daemon.responses import LentPermit, PermitEnded
+from crawler.errors import CourtlyError
 
 DESCRIPTION: Final = "Courtly-Response"
 BINARY: Final = "application/octet-stream"
@@ -28,13 +29,24 @@ def add_caller_routes(app: web.Application, callers: CallerRequests) -> None:
     async def fetch(request: web.Request) -> web.StreamResponse:
         given = asdict(await _read(request, types.FetchBody))
         bytes_max = given.pop("description_bytes")
-        response = await connections.while_connected(request, callers.fetch(**given))
-        # What was fetched must not act as a page or a script of this server.
-        return web.Response(
-            body=response.body,
-            content_type=BINARY,
-            headers={DESCRIPTION: description(response, bytes_max)},
-        )
+        async with await connections.while_connected(request, callers.fetch(**given)) as fetched:
+            # What was fetched must not act as a page or a script of this server.
+            answer = web.StreamResponse(
+                headers={
+                    hdrs.CONTENT_TYPE: BINARY,
+                    DESCRIPTION: description(fetched.response, bytes_max),
+                }
+            )
+            try:
+                await answer.prepare(request)
+                async for piece in fetched.pieces:
+                    await answer.write(piece)
+                await answer.write_eof()
+            except CourtlyError:
+                connections.abort(request)  # the body broke off, and so does this one
+            except ConnectionError:
+                pass  # the client has disconnected
+        return answer
 
     async def permit(request: web.Request) -> web.StreamResponse:
         given = asdict(await _read(request, types.PermitBody))

@@ -94,8 +94,10 @@ class TargetBody(Strict, frozen=True, kw_only=True):
 
 
 class FetchBody(Strict, frozen=True, kw_only=True):
-    """`body` is in base64; at most one of body, json and text is sent. `description_bytes` limits
-    the header Courtly-Response: many clients accept no longer header than 8 KB."""
+    """`body` is in base64; at most one of body, json and text is sent. `stream`: pass the body of
+    the response on while it arrives, of any size; else it is at most as large as `fetch.max_body`,
+    and requested again if it breaks off. `description_bytes` limits the header Courtly-Response:
+    many clients accept no longer header than 8 KB."""
 
     url: Url
     method: str = "GET"
@@ -106,6 +108,7 @@ class FetchBody(Strict, frozen=True, kw_only=True):
     follow: bool = True
     retry: bool = True
     timeout_s: float | None = None
+    stream: bool = True
     description_bytes: Annotated[int, Meta(ge=1_000, le=1_000_000)] = 8_000
     max_wait_s: float | None = None
 

@@ -24,8 +24,8 @@ from crawler.daemon.connections import Connections
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.service import application, operations_of
-from crawler.daemon.socket_path import socket_path
 from crawler.testing import LocalWeb, Reply, html, text
+from storage.socket_path import socket_path
 
 ROBOTS = text("User-agent: *\nDisallow: /private/\nCrawl-delay: 0.05\n")
 

@@ -19,8 +19,8 @@ import aiohttp
 import pytest
 
 from crawler.daemon.connections import CONNECTIONS_MAX
-from crawler.daemon.socket_path import socket_path
 from crawler.testing import LocalWeb, Reply, html, text
+from storage.socket_path import socket_path
 
 LIMIT_S = 20.0
 

@@ -18,9 +18,9 @@ from crawler import Crawler, PoliteSession
 from crawler.daemon import control_client
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
-from crawler.daemon.socket_path import PATH_BYTES_MAX, socket_path
 from crawler.daemon.unix_socket import bind, serving_on_demand
 from crawler.testing import LocalWeb
+from storage.socket_path import PATH_BYTES_MAX, socket_path
 
 
 def test_no_other_user_may_connect_from_the_first_moment(tmp_path: Path) -> None:
