@@ -13,7 +13,6 @@ from crawler.cli.exit_codes import FAILED, print_problems
 from crawler.cli.options import allow_option, config_option, configured, user_agent_option
 from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import bytes_out, echo
-from crawler.config.units import format_duration
 from crawler.explain.formatting import plain
 
 if TYPE_CHECKING:
@@ -68,6 +67,7 @@ async def _fetch_all(config: Config, urls: Sequence[str]) -> bool:
 
 async def _fetch(session: PoliteSession, url: str) -> bool:
     from crawler.config import ConfigError
+    from crawler.config.units import format_duration
     from crawler.errors import CourtlyError
     from storage.store import StoreError
 
