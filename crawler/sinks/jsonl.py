@@ -162,6 +162,8 @@ def _row(page: CrawledPage, *, body: str, links: bool) -> dict[str, object]:
         "elapsed_s": round(page.timings.elapsed_s, 6),
         "headers": [[str(name), value] for name, value in page.headers.items()],
     }
+    if page.data is not None:
+        row["data"] = page.data
     if links:
         row["links"] = [_link(link) for link in page.links]
     text, encoding = _body(page, body)

@@ -48,6 +48,13 @@ def test_a_page_is_one_object(tmp_path: Path, make_page: MakePage) -> None:
     assert (row["body"], row["body_encoding"]) == ("<title>Home</title>", "text")
 
 
+def test_a_page_has_the_data_of_its_url(tmp_path: Path, make_page: MakePage) -> None:
+    data = {"id": 10**30, "tags": ["ä", None]}
+    with_data, without = written(tmp_path / "a.jsonl", replace(make_page(), data=data), make_page())
+    assert with_data["data"] == data
+    assert "data" not in without
+
+
 @pytest.mark.parametrize(
     ("content_type", "body", "encoding"),
     [
