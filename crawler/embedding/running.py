@@ -90,6 +90,7 @@ class Running:
         and what ended the crawl."""
         with self._reading():
             self._page_queue.read_unvisited(wanted=False)
+            await self._close_rows()
             await self._commit()
             page = await self._next()
         assert page is None or isinstance(page, CrawledPage)
@@ -156,6 +157,11 @@ class Running:
                     about = await reader.url(url) or {}
                     yield {**row, "referrer": about.get("referrer"), "data": about.get("data")}
 
+    async def _close_rows(self) -> None:
+        rows, self._rows = self._rows, None
+        if rows is not None:
+            await rows.aclose()
+
     async def _next_failed(self) -> FailedPage | None:
         if self._rows is None:
             return None
@@ -219,8 +225,7 @@ class Running:
     async def stop(self, *, at_once: bool) -> None:
         """Stop the crawl; unread pages stay queued. at_once: abort the requests in flight."""
         task, self._task = self._task, None
-        if self._rows is not None:
-            await self._rows.aclose()
+        await self._close_rows()
         self._page_queue.close()
         if task is None:
             return

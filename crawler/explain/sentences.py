@@ -14,6 +14,7 @@ from storage.store import Row
 
 _CONTACTS_SHOWN = 5
 _CHAIN_SHOWN = 24  # more URLs than `fetch.max_redirects` has by default
+_DATA_SHOWN = 200  # characters
 _NO_CONNECTION = ("dns", "address", "connect", "tls")  # codes of `failed`
 
 
@@ -52,6 +53,8 @@ def url_sentences(row: Row, now_s: float, *, again: str = "") -> Iterator[str]:
         )
     else:
         yield "no page links to it: it was given as a seed"
+    if isinstance(data := row.get("data"), str):
+        yield f"data: {data if len(data) <= _DATA_SHOWN else data[:_DATA_SHOWN] + '…'}"
 
 
 def redirect_sentence(chain: Sequence[str]) -> str:

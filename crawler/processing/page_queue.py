@@ -62,8 +62,8 @@ class PageQueue:
         self._wakes: Future[None] | None = None
         self._closed = False
         self.waiting: Counter[str] = Counter()  # workers, by the slot of their page
-        self.reads_unvisited = False
-        """Whether the consumer reads outcomes of URLs without a page, too."""
+        self.reads_unvisited = True
+        """Whether the consumer reads outcomes of URLs without a page, too, or has not begun."""
         self._unvisited: deque[Unvisited] = deque()
         self._caught_up = asyncio.Event()
         self._caught_up.set()

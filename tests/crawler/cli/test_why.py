@@ -65,6 +65,19 @@ async def test_a_visited_url_names_its_robots_directives(
     assert "\x1b" not in text
 
 
+async def test_the_data_of_a_url_is_shown(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await store.open_session("test")
+    long = '"' + 300 * "x" + '"'
+    for path, data in (("1", '{"id":1}'), ("2", long)):
+        one = link(f"http://c.test/{path}", host="c.test")
+        await store.add([structs.replace(one, data=data)])
+    assert '\n  data: {"id":1}\n' in await said(store, "http://c.test/1", capsys)
+    assert f"\n  data: {long[:200]}…\n" in await said(store, "http://c.test/2", capsys)
+    assert "data:" not in await said(store, "http://a.test/private/x", capsys)
+
+
 async def test_an_excluded_link_target_names_the_reason(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:

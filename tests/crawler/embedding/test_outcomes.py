@@ -194,6 +194,16 @@ async def test_asking_for_the_next_outcome_commits_the_page_before(
     assert f"{A}/" not in again
 
 
+async def test_outcomes_before_the_first_was_asked_for_are_given(clock: JumpClock) -> None:
+    seeds = [f"{A}/no", f"{A}/1"]
+    async with Crawler(seeds, user_agent=UA, clock=clock, fetcher=site(clock, "/1")) as crawl:
+        await crawl.session().get(f"{A}/")  # the crawl has begun
+        await clock.sleep_until(clock.monotonic() + 10)
+        assert (await crawl.summary()).blocked == 1
+        outcomes = [(type(one), one.url) async for one in crawl.outcomes()]
+    assert outcomes == [(BlockedPage, f"{A}/no"), (CrawledPage, f"{A}/1")]
+
+
 async def test_pages_alone_are_given_without_the_others(clock: JumpClock) -> None:
     fetcher = site(clock, "/no", "/bad", bad=FailureCode.PROTOCOL)
     async with Crawler([A], user_agent=UA, clock=clock, fetcher=fetcher) as crawl:
