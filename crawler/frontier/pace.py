@@ -212,10 +212,6 @@ class Pace:
         waits = self.wait(now_s, wall_s)
         return at_s - now_s, rest.source if waits is None else waits[1].sentence
 
-    def others_ready_s(self, ended_s: float) -> float:
-        """When others may contact the host after a contact that ended then."""
-        return max(ended_s + self.rest.delay_s, self.backoff_until_s)
-
     # ------------------------------------------------------------ a contact
 
     def begin(self) -> float:

@@ -208,7 +208,7 @@ class Permits:
 
     def close(self) -> None:
         """No more permits; those granted stay valid."""
-        self._closed = True
+        self._closed = self._sharer.closed = True
         while ticket := _next_waiting(self._workers):
             ticket.turn_away("the crawl is ending")
         for host in self._hosts.values():
@@ -228,7 +228,8 @@ class Permits:
         permit.over = True
         host = permit.host
         host.pace.end(permit.follows_s, permit.allowed_s, started_s, ended_s)
-        self._sharer.end(host.slot, host.pace.others_ready_s(ended_s))
+        pace = host.pace
+        self._sharer.end(host.slot, ended_s, pace.rest.delay_s, pace.backoff_until_s)
         wall_s = self._clock.wall() - self._clock.monotonic()
         contact = Contact(
             start_at=started_s + wall_s, end_at=ended_s + wall_s, kind=kind, status=status
@@ -244,7 +245,7 @@ class Permits:
             return
         permit.over = True
         permit.host.pace.undo(permit.follows_s)
-        self._sharer.end(permit.host.slot)
+        self._sharer.give_back(permit.host.slot)
         if permit.probe:
             self.stops.allow_probes(1)
         self._over(permit)
@@ -332,11 +333,12 @@ class Permits:
                 clock.queue[host.slot] = host
                 return None
             at_s = max(at_s, clock.ready_s)
-        return max(at_s, self._sharer.free_s(host.slot, now_s, claim=True))
+        return max(at_s, self.others_leave_s(host, now_s, claim=True))
 
-    def others_leave_s(self, host: HostQueue, now_s: float) -> float:
-        """When the other crawls and sessions of this process leave the host to this one."""
-        return self._sharer.free_s(host.slot, now_s, claim=False)
+    def others_leave_s(self, host: HostQueue, now_s: float, *, claim: bool = False) -> float:
+        """When the other crawls and sessions of this process leave the host to this one; see
+        `Sharer.free_s`."""
+        return self._sharer.free_s(host.slot, now_s, host.pace.rest.delay_s, claim=claim)
 
     @property
     def in_flight(self) -> int:

@@ -33,13 +33,15 @@ NEVER: Final = -math.inf
 class _Contacts:
     """The contacts with one host."""
 
-    __slots__ = ("by", "delay_s", "open", "ready_s", "waiting")
+    __slots__ = ("backoff_s", "by", "delay_s", "ended_s", "open", "ready_s", "waiting")
 
     def __init__(self, by: ReferenceType[Sharer]) -> None:
         self.by = by  # who made the latest
         self.open = 0  # those of `by` under way
         self.delay_s = 0.0  # after the one that began last
-        self.ready_s = NEVER  # when the delay after the last to end is over
+        self.ended_s = NEVER  # when the last of them ended
+        self.backoff_s = NEVER  # until when the host backs off
+        self.ready_s = NEVER  # when all this and the delay of `by` are over
         # Who waits for the host, in order, and when each expects to contact it.
         self.waiting: dict[ReferenceType[Sharer], float] = {}
 
@@ -62,7 +64,8 @@ class Register:
     def _make_room(self, now_s: float) -> None:
         hosts = self.hosts
         for slot, one in list(hosts.items()):
-            if not one.open and one.ready_s <= now_s and not _expected(one, now_s):
+            over = not one.open and one.ready_s <= now_s
+            if over and not (one.waiting and _expected(one, now_s)):
                 del hosts[slot]
         if len(hosts) >= HOSTS_KEPT_MAX:
             idle = sorted((one.ready_s, slot) for slot, one in hosts.items() if not one.open)
@@ -82,31 +85,40 @@ class Sharer:
     """One crawl or session, which shares the register with the others. `slot`: a key of its host
     queues; sharers that form them differently (`per`) do not see each other's contacts."""
 
-    __slots__ = ("__weakref__", "_hosts", "_lock", "_me", "_register")
+    __slots__ = ("__weakref__", "_hosts", "_lock", "_me", "_register", "closed")
 
     def __init__(self, register: Register) -> None:
         self._register = register
         self._hosts = register.hosts
         self._lock = register.lock
         self._me = ref(self)
+        self.closed = False  # its rules no longer count for others, as its contacts do
 
-    def free_s(self, slot: str, now_s: float, *, claim: bool) -> float:
+    def free_s(self, slot: str, now_s: float, delay_s: float, *, claim: bool) -> float:
         """When the others leave the host to this sharer; in the past: now. An estimate while a
-        contact is under way. claim: it wants to contact the host then, and keeps its place."""
+        contact is under way.
+
+        delay_s: of this sharer, which suffices after a contact of one that is closed. claim: it
+        wants to contact the host then, and keeps its place.
+        """
         contacts = self._hosts.get(slot)
         if contacts is None or (contacts.by is self._me and not contacts.waiting):
             return NEVER
         with self._lock:
-            return self._free_s(contacts, now_s, claim=claim)
+            return self._free_s(contacts, now_s, delay_s, claim=claim)
 
-    def _free_s(self, contacts: _Contacts, now_s: float, *, claim: bool) -> float:
+    def _free_s(self, contacts: _Contacts, now_s: float, delay_s: float, *, claim: bool) -> float:
         at_s = NEVER
         look_s = max(contacts.delay_s, LOOK_S)
         if contacts.by is not self._me:
-            if contacts.open and contacts.by() is None:  # dropped in the middle of a contact
+            maker = contacts.by()
+            if contacts.open and maker is None:  # dropped in the middle of a contact
                 contacts.open = 0
-                contacts.ready_s = max(contacts.ready_s, now_s + contacts.delay_s)
+                contacts.ended_s = now_s
+                contacts.ready_s = now_s + contacts.delay_s
             at_s = now_s + look_s if contacts.open else contacts.ready_s
+            if not contacts.open and (maker is None or maker.closed):
+                at_s = min(at_s, max(contacts.ended_s + delay_s, contacts.backoff_s))
         if contacts.waiting:
             first = _expected(contacts, now_s)
             if first is not None and first[0] is not self._me:
@@ -123,7 +135,7 @@ class Sharer:
             if contacts is None:
                 contacts = self._register.add(slot, self._me, now_s)
             elif contacts.by is not self._me:
-                if self._free_s(contacts, now_s, claim=True) > now_s:
+                if self._free_s(contacts, now_s, delay_s, claim=True) > now_s:
                     return False
                 contacts.by = self._me
             if contacts.waiting:
@@ -132,15 +144,22 @@ class Sharer:
             contacts.delay_s = delay_s
             return True
 
-    def end(self, slot: str, ready_s: float = NEVER) -> None:
-        """End a contact; others may contact the host from `ready_s` on. NEVER: no contact was
-        made."""
+    def give_back(self, slot: str) -> None:
+        """No contact was made after `begin`."""
         with self._lock:
             contacts = self._hosts.get(slot)
             if contacts is not None and contacts.by is self._me:
                 contacts.open -= 1
-                if ready_s > contacts.ready_s:
-                    contacts.ready_s = ready_s
+
+    def end(self, slot: str, ended_s: float, delay_s: float, backoff_s: float = NEVER) -> None:
+        """End a contact. Others wait for the delay after it, and until `backoff_s`."""
+        with self._lock:
+            contacts = self._hosts.get(slot)
+            if contacts is not None and contacts.by is self._me:
+                contacts.open -= 1
+                contacts.ended_s = ended_s
+                contacts.backoff_s = backoff_s
+                contacts.ready_s = max(contacts.ready_s, ended_s + delay_s, backoff_s)
 
 
 def _expected(contacts: _Contacts, now_s: float) -> tuple[ReferenceType[Sharer], float] | None:

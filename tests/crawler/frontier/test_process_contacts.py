@@ -34,61 +34,75 @@ def sharers(count: int) -> tuple[Register, list[Sharer]]:
 def test_a_lone_sharer_never_waits() -> None:
     _, (one,) = sharers(1)
     for now_s in (0.0, 0.1, 0.2):
-        assert one.free_s(HOST, now_s, claim=True) == NEVER
+        assert one.free_s(HOST, now_s, 1.0, claim=True) == NEVER
         assert one.begin(HOST, now_s, 5.0)
-    one.end(HOST, 5.3)
+    one.end(HOST, 0.3, 5.0)
     assert one.begin(HOST, 0.4, 5.0)  # its own delay is its own business
 
 
 def test_another_waits_for_the_end_of_the_contact_and_its_delay() -> None:
     _, (one, two) = sharers(2)
     assert one.begin(HOST, 0.0, 5.0)
-    assert two.free_s(HOST, 1.0, claim=True) == 6.0  # an estimate: it is not over
+    assert two.free_s(HOST, 1.0, 1.0, claim=True) == 6.0  # an estimate: it is not over
     assert not two.begin(HOST, 1.0, 1.0)
-    one.end(HOST, 7.0)
-    assert two.free_s(HOST, 6.0, claim=True) == 7.0
+    one.end(HOST, 2.0, 5.0)
+    assert two.free_s(HOST, 6.0, 1.0, claim=True) == 7.0
     assert two.begin(HOST, 7.0, 1.0)
-    assert one.free_s(HOST, 7.0, claim=True) == 8.0
-    assert one.free_s("b.test", 7.0, claim=True) == NEVER
+    assert one.free_s(HOST, 7.0, 1.0, claim=True) == 8.0
+    assert one.free_s("b.test", 7.0, 1.0, claim=True) == NEVER
 
 
 def test_a_permit_that_was_given_back_leaves_no_delay() -> None:
     _, (one, two) = sharers(2)
     assert one.begin(HOST, 0.0, 5.0)
-    one.end(HOST)
+    one.give_back(HOST)
     assert two.begin(HOST, 0.0, 5.0)
 
 
 def test_whoever_waited_longest_is_next() -> None:
     _, (one, two, three) = sharers(3)
     one.begin(HOST, 0.0, 1.0)
-    assert two.free_s(HOST, 0.1, claim=True) == 1.1
-    assert three.free_s(HOST, 0.2, claim=True) > 2.0
-    one.end(HOST, 1.5)
-    assert one.free_s(HOST, 0.5, claim=True) > 1.5  # although its own delay is over by then
-    assert two.free_s(HOST, 1.1, claim=True) == 1.5
+    assert two.free_s(HOST, 0.1, 1.0, claim=True) == 1.1
+    assert three.free_s(HOST, 0.2, 1.0, claim=True) > 2.0
+    one.end(HOST, 0.5, 1.0)
+    assert one.free_s(HOST, 0.5, 1.0, claim=True) > 1.5  # although its own delay is over by then
+    assert two.free_s(HOST, 1.1, 1.0, claim=True) == 1.5
     assert two.begin(HOST, 1.5, 1.0)
-    two.end(HOST, 2.6)
-    assert two.free_s(HOST, 2.6, claim=True) > 2.6
-    assert three.free_s(HOST, 2.6, claim=True) == 2.6
+    two.end(HOST, 1.6, 1.0)
+    assert two.free_s(HOST, 2.6, 1.0, claim=True) > 2.6
+    assert three.free_s(HOST, 2.6, 1.0, claim=True) == 2.6
     assert three.begin(HOST, 2.6, 1.0)
 
 
 def test_a_sharer_that_does_not_come_loses_its_place() -> None:
     _, (one, two) = sharers(2)
     one.begin(HOST, 0.0, 1.0)
-    due_s = two.free_s(HOST, 0.1, claim=True)
-    one.end(HOST, 1.5)
-    assert one.free_s(HOST, due_s + LATE_S, claim=False) > due_s + LATE_S
-    assert one.free_s(HOST, due_s + LATE_S + 0.01, claim=False) == NEVER
+    due_s = two.free_s(HOST, 0.1, 1.0, claim=True)
+    one.end(HOST, 0.5, 1.0)
+    assert one.free_s(HOST, due_s + LATE_S, 1.0, claim=False) > due_s + LATE_S
+    assert one.free_s(HOST, due_s + LATE_S + 0.01, 1.0, claim=False) == NEVER
+
+
+def test_after_a_contact_of_a_closed_sharer_the_shorter_delay_suffices() -> None:
+    _, (one, two, three) = sharers(3)
+    one.begin(HOST, 0.0, 600.0)
+    one.closed = True
+    assert two.free_s(HOST, 0.5, 5.0, claim=False) > 100  # it is still under way
+    one.end(HOST, 1.0, 600.0)
+    assert two.free_s(HOST, 1.0, 5.0, claim=False) == 6.0
+    assert two.free_s(HOST, 1.0, 9000.0, claim=False) == 601.0
+    assert two.begin(HOST, 6.0, 5.0)
+    two.end(HOST, 7.0, 5.0, 300.0)
+    two.closed = True
+    assert three.free_s(HOST, 7.0, 1.0, claim=False) == 300.0  # a backoff always counts
 
 
 def test_asking_without_a_claim_takes_no_place() -> None:
     _, (one, two) = sharers(2)
     one.begin(HOST, 0.0, 1.0)
-    two.free_s(HOST, 0.1, claim=False)
-    one.end(HOST, 1.5)
-    assert one.free_s(HOST, 1.5, claim=True) == NEVER
+    two.free_s(HOST, 0.1, 1.0, claim=False)
+    one.end(HOST, 0.5, 1.0)
+    assert one.free_s(HOST, 1.5, 1.0, claim=True) == NEVER
 
 
 def test_a_sharer_that_is_gone_in_the_middle_of_a_contact_blocks_nobody() -> None:
@@ -96,15 +110,15 @@ def test_a_sharer_that_is_gone_in_the_middle_of_a_contact_blocks_nobody() -> Non
     one.begin(HOST, 0.0, 5.0)
     del one
     gc.collect()
-    assert two.free_s(HOST, 1.0, claim=True) == 6.0
+    assert two.free_s(HOST, 1.0, 5.0, claim=True) == 6.0  # as if it had just ended
     assert two.begin(HOST, 6.0, 5.0)
 
 
 def test_without_a_delay_it_is_looked_at_often() -> None:
     _, (one, two) = sharers(2)
     one.begin(HOST, 0.0, 0.0)
-    assert two.free_s(HOST, 0.0, claim=True) == LOOK_S
-    one.end(HOST, 0.001)
+    assert two.free_s(HOST, 0.0, 1.0, claim=True) == LOOK_S
+    one.end(HOST, 0.001, 0.0)
     assert two.begin(HOST, LOOK_S, 0.0)
 
 
@@ -112,7 +126,7 @@ def test_memory_is_bounded_by_the_hosts_whose_delay_runs() -> None:
     register, (one,) = sharers(1)
     for n in range(10 * FIRST_ROOM):
         one.begin(f"{n}.test", float(n), 5.0)
-        one.end(f"{n}.test", n + 5.0)
+        one.end(f"{n}.test", n + 0.5, 5.0)
     assert len(register.hosts) <= FIRST_ROOM
 
 
@@ -122,7 +136,7 @@ def test_with_long_delays_the_soonest_are_forgotten(monkeypatch: pytest.MonkeyPa
     one.begin("open.test", 0.0, 5.0)
     for n in range(5 * FIRST_ROOM):
         one.begin(f"{n}.test", 0.0, 5.0)
-        one.end(f"{n}.test", 86_400.0 + n)
+        one.end(f"{n}.test", float(n), 86_400.0)
     assert len(register.hosts) <= 2 * FIRST_ROOM
     assert "open.test" in register.hosts
     assert f"{5 * FIRST_ROOM - 1}.test" in register.hosts
@@ -147,14 +161,14 @@ def test_threads_never_contact_a_host_together() -> None:
         one = all_[me]
         chance = random.Random(me)
         while (now_s := time.monotonic()) < until_s:
-            at_s = one.free_s(HOST, now_s, claim=True)
+            at_s = one.free_s(HOST, now_s, 1.0, claim=True)
             if at_s > now_s:
                 time.sleep(max(0.0, at_s - time.monotonic()))
             elif one.begin(HOST, now_s, 0.002):
                 started_s = time.monotonic()
                 time.sleep(chance.random() / 1000)
                 ended_s = time.monotonic()
-                one.end(HOST, ended_s + 0.002)
+                one.end(HOST, ended_s, 0.002)
                 log.append((started_s, ended_s, me))
 
     threads = [threading.Thread(target=work, args=(me,)) for me in range(len(all_))]
