@@ -9,9 +9,10 @@ from crawler.config import Config
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_lines import HostLine
 from crawler.embedding.caller_waits import ELSEWHERE_AGAIN_S, WaitLimit
-from crawler.errors import SessionClosed
+from crawler.errors import CourtlyError, SessionClosed
 from crawler.frontier.host_queue import Permit
 from crawler.scheduling.scheduler import Scheduler
+from crawler.sinks.dispatch import in_page_function
 
 LINES_KEPT_MAX: Final = 1_024  # beyond it, those that no caller uses are forgotten
 
@@ -69,6 +70,11 @@ class CrawlGate(CallerGate):
         if (host := self.frontier.permits.get(slot)) is None:
             if leases.room <= 0:
                 leases.make_room()
+            if leases.is_leaving(slot) and in_page_function():
+                raise CourtlyError(
+                    f"{slot} is being released with a commit that waits for this page function: "
+                    "request it in a task that the function does not wait for"
+                )
             held = self._tasks.spawn(leases.hold(slot))  # no caller's cancellation cuts it in two
             await asyncio.wait([held])
             self._check_open()

@@ -88,6 +88,10 @@ class HostLeases:
 
     # ------------------------------------------------------------ leasing
 
+    def is_leaving(self, slot: str) -> bool:
+        """Whether `hold` has to wait for a commit."""
+        return slot in self._full or self._buffer.releasing(slot)
+
     async def hold(self, slot: str) -> HostQueue | None:
         """The held host of a slot, leased if need be; None while another worker holds it, which is
         looked up every ELSEWHERE_AGAIN_S at most."""

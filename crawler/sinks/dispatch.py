@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -109,6 +110,13 @@ class PageCallback:
 
     async def run(self) -> dict[int, str]:
         """Call the function with all pages queued now. Return faults by the ids of URLs."""
+        token = _calling.set(True)
+        try:
+            return await self._run()
+        finally:
+            _calling.reset(token)
+
+    async def _run(self) -> dict[int, str]:
         faults: dict[int, str] = {}
         for _ in range(len(self.queue)):
             page, id_ = self.queue[0]
@@ -125,6 +133,15 @@ class PageCallback:
                 faults[id_] = contained(f"a function called with {page.url}", error)
             self.queue.popleft()
         return faults
+
+
+_calling: ContextVar[bool] = ContextVar("_calling", default=False)
+
+
+def in_page_function() -> bool:
+    """Whether this is called by a user's function that was called with a page: a commit waits for
+    it."""
+    return _calling.get()
 
 
 def _result_or_error(call: PageFunction, page: CrawledPage) -> Awaitable[None] | Exception | None:

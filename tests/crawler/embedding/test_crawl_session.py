@@ -11,7 +11,7 @@ import pytest
 
 from crawler.embedding.crawler import Crawler
 from crawler.embedding.session import PoliteSession
-from crawler.errors import FetchFailed, RobotsDisallowed, SessionClosed, WaitTooLong
+from crawler.errors import CourtlyError, FetchFailed, RobotsDisallowed, SessionClosed, WaitTooLong
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, redirect, text
 from policies.retries import FailureCode
 
@@ -86,6 +86,30 @@ async def test_a_page_function_fetches_from_the_host_being_crawled(
         pages = [page.url async for page in crawl]
     assert len(pages) == 5
     assert len(found) == 10
+    assert_polite(fetcher)
+
+
+async def test_a_page_function_does_not_wait_for_its_own_commit(clock: JumpClock) -> None:
+    """The host that it wants is being released, with the commit that waits for it."""
+    fetcher = site(clock, pages=2)
+    raised: list[Exception] = []
+    async with crawler(clock, fetcher) as crawl:
+        session = crawl.session()
+        scheduler = crawl._running.get()._scheduler
+
+        async def look(_page) -> None:
+            await session.get(f"{B}/doc0")
+            host = scheduler.frontier.permits.get("b.test")
+            assert host is not None
+            scheduler.leases.release(host)
+            with pytest.raises(CourtlyError, match="waits for this page function") as caught:
+                await session.get(f"{B}/doc1")
+            raised.append(caught.value)
+
+        crawl.add_sink(look)
+        assert len([page async for page in crawl]) == 1
+        assert (await session.get(f"{B}/doc1")).status == 200
+    assert len(raised) == 1
     assert_polite(fetcher)
 
 
