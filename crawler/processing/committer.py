@@ -13,6 +13,7 @@ from crawler.processing.attempts import unkept
 from crawler.processing.page_queue import PageQueue
 from crawler.processing.rates import Rates
 from crawler.processing.run_limits import RunLimits
+from crawler.processing.seen_links import SeenLinks
 from crawler.processing.unvisited_pages import unvisited_page
 from storage.store import Completed, Failed, Outcome, Store, Visited
 
@@ -35,6 +36,7 @@ class Committer:
         sinks: Sinks | None = None,
         page_queue: PageQueue | None = None,
         limits: RunLimits | None = None,
+        seen: SeenLinks | None = None,
     ) -> None:
         self._frontier = frontier
         self._buffer = frontier.buffer
@@ -45,6 +47,7 @@ class Committer:
         self._sinks = sinks
         self._page_queue = page_queue
         self._limits = limits
+        self._seen = seen
         self.rates = Rates(clock.monotonic())
         self._taken: CommitBatch | None = None  # and not yet given to the store
         self._faults: dict[int, str] = {}  # by URL: why a sink could not take its page
@@ -131,5 +134,7 @@ class Committer:
                 continue
             if (fault := self._faults.pop(outcome.id, None)) is not None:
                 outcomes[place] = unkept(outcome, fault)
+                if self._seen is not None:
+                    self._seen.clear()  # other pages may have the links that are lost with it
                 if self._limits is not None:
                     self._limits.count_errors(isinstance(outcomes[place], Failed))

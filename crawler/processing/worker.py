@@ -5,7 +5,7 @@ from __future__ import annotations
 from crawler.config.sections import FetchConfig
 from crawler.documents.crawled_page import crawled_page
 from crawler.downloading.downloader import Downloader
-from crawler.faults import contained, is_memory
+from crawler.faults import contained
 from crawler.fetching.request import Answer, BodyReader, Failure, Request, limits_of
 from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
 from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
@@ -135,8 +135,7 @@ class Worker:
         """An internal error costs the URL: it fails, or if it was visited before, stays as it was.
         Raises errors that end the run."""
         fault = contained(f"processing {queued.url}", error)
-        if is_memory(error):
-            self._seen.clear()
+        self._seen.clear()  # other pages may have the links that are lost with it
         outcome = given_up(queued, host.slot, fault, now_s=self._crawl.clock.wall())
         self._record(outcome, host, queued)
 

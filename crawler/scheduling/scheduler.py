@@ -82,6 +82,7 @@ class Scheduler:
         self.frontier = frontier = crawl.frontier
         config = crawl.config.config
         self._tasks = TaskSet(frontier.commands)
+        self._seen = SeenLinks()
         self._limits = RunLimits(config.crawl, frontier, crawl.clock)
         self.committer = Committer(
             frontier,
@@ -92,6 +93,7 @@ class Scheduler:
             sinks=crawl.sinks,
             page_queue=crawl.page_queue,
             limits=self._limits,
+            seen=self._seen,
         )
         self.downloader = Downloader(frontier, fetcher, crawl.clock, observer=crawl.observer)
         self._parser = RobotsParser(frontier, crawl.store)
@@ -113,7 +115,6 @@ class Scheduler:
         )
         self._fetches: dict[Origin, asyncio.Task[None]] = {}
         schedule = RecrawlPlanner(crawl.config, crawl.clock)
-        self._seen = SeenLinks()
         self._worker = Worker(
             crawl, self.downloader, self.committer, self._limits, schedule, sitemaps, self._seen
         )

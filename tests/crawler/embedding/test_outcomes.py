@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from crawler import BlockedPage, CrawledPage, Crawler, FailedPage, SecondReader, SessionClosed
+from crawler import (
+    BlockedPage,
+    CrawledPage,
+    Crawler,
+    FailedPage,
+    PageLink,
+    SecondReader,
+    SessionClosed,
+)
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, not_found, text
 from policies.retries import FailureCode
 
@@ -252,3 +260,22 @@ async def test_the_summary_of_a_crawl_that_was_left_says_so(clock: JumpClock) ->
     summary = await crawl.summary()
     assert summary.interrupted
     assert (summary.visited, summary.queued) == (1, 2)
+
+
+async def test_links_of_a_page_that_fails_are_followed_from_another(clock: JumpClock) -> None:
+    fetcher = site(clock, "/1", "/2", **{name: html(name, "/x") for name in ("1", "2")})
+
+    def refuse(page: CrawledPage) -> None:
+        if page.url == f"{A}/1":
+            raise ValueError
+
+    def leave_out(page: CrawledPage, link: PageLink) -> bool:
+        refuse(page)
+        return True
+
+    for options in ({"sinks": [refuse]}, {"links": leave_out}):
+        crawl = Crawler([A], user_agent=UA, clock=clock, fetcher=fetcher, **options)
+        async with crawl:
+            pages = [page.url async for page in crawl]
+        assert (await crawl.summary()).failed == 1
+        assert f"{A}/x" in pages
