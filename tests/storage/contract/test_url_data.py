@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.store import Dropped, Queued
+from storage.store import Dropped, Moved, Queued
 from tests.storage.conftest import selected
 
 A, B = "http://a.test/1", "http://a.test/2"
@@ -109,3 +109,19 @@ async def test_what_was_dropped_and_is_found_again_keeps_it_or_gets_another(rig:
         lease = await rig.claim_one()
         assert [one.data for one in lease.prefetched.urls] == [kept]
         await rig.commit(lease, rig.visited(lease.prefetched.urls[0], slot), release=True)
+
+
+async def test_it_moves_with_its_origin_and_is_kept_when_a_failed_url_is_queued_again(
+    rig: Any,
+) -> None:
+    await rig.add(A, data="1")
+    lease = await rig.claim_one()
+    (queued,) = lease.prefetched.urls
+    await rig.commit(lease, Moved(id=queued.id, slot="a.test", to_slot="other"), release=True)
+    (lease,) = await rig.claim()
+    assert (lease.slot, [one.data for one in lease.prefetched.urls]) == ("other", ["1"])
+    await rig.commit(lease, rig.failed(lease.prefetched.urls[0], "other"), release=True)
+    assert (await rig.reader.url(A))["data"] == "1"
+    assert await rig.store.retry_failed() == 1
+    (lease,) = await rig.claim()
+    assert [one.data for one in lease.prefetched.urls] == ["1"]
