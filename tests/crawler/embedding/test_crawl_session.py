@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ import pytest
 from crawler.embedding.crawler import Crawler
 from crawler.embedding.session import PoliteSession
 from crawler.errors import CourtlyError, FetchFailed, RobotsDisallowed, SessionClosed, WaitTooLong
-from crawler.testing import FakeFetcher, JumpClock, Reply, html, redirect, text
+from crawler.testing import FakeFetcher, JumpClock, LoggedRequest, Reply, html, redirect, text
 from policies.retries import FailureCode
+from policies.url import host_of
 
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
@@ -225,6 +228,10 @@ async def test_a_cancelled_caller_leaves_no_trace(at_s: float) -> None:
             assert_polite(fetcher)
 
 
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
 async def _read(crawl: Crawler) -> int:
     return len([page async for page in crawl])
 
@@ -302,3 +309,59 @@ async def test_a_backoff_of_the_crawl_ends_the_waits_that_are_too_long(clock: Ju
         assert clock.monotonic() - began_s > 600
         reading.cancel()
         await asyncio.wait([reading])
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_law_1_holds_for_a_crawl_with_any_callers(seed: int) -> None:
+    """Requests, streams, permits and inspections at hosts of the crawl and others, some cancelled,
+    some given up, some left in the middle; and the crawl ends with all its pages."""
+    choose = random.Random(seed)
+    async with JumpClock() as clock:
+        fetcher = site(clock, pages=10)
+        config = {**PACE, "crawl": {"concurrency": choose.choice((1, 2, 32))}}
+        async with crawler(clock, fetcher, config=config) as crawl:
+            session = crawl.session()
+
+            async def one(n: int) -> None:
+                await clock.sleep_until(clock.monotonic() + choose.random() * 12)
+                url = f"{choose.choice((A, B))}/{choose.choice(('doc', 'no', 'old'))}{n % 8}"
+                limit_s = choose.choice((None, None, 0, 3))
+                match choose.randrange(5):
+                    case 0:
+                        await session.get(url, max_wait_s=limit_s)
+                    case 1:
+                        async with session.stream(url, max_wait_s=limit_s) as response:
+                            async for _ in response.chunks():
+                                if choose.random() < 0.5:
+                                    break
+                    case 2:
+                        async with session.permit(url, max_wait_s=limit_s) as permit:
+                            began_s = clock.monotonic()
+                            entry = LoggedRequest(
+                                host=host_of(url), path="/lent", headers={}, start_s=began_s
+                            )
+                            fetcher.log.append(entry)
+                            try:
+                                await clock.sleep_until(began_s + choose.random() * 3)
+                            finally:
+                                entry.end_s = clock.monotonic()
+                            permit.record(choose.choice((200, 404, 503)), {"Retry-After": "4"})
+                    case 3:
+                        await session.may_fetch(url)
+                    case _:
+                        await session.next_turn(url)
+
+            tasks = [asyncio.create_task(one(n)) for n in range(24)]
+            for task in tasks[::5]:
+                at_s = clock.monotonic() + choose.random() * 15
+                clock.call_at(at_s, partial(_cancel, task))
+            pages = [page.url async for page in crawl]
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            frontier = crawl._running.get()._scheduler.frontier
+            assert frontier.callers == 0
+            assert not frontier.permits.in_flight
+            assert all(host.callers == 0 for host in frontier.permits)
+        assert sorted(pages) == [f"{A}/{n}" for n in range(10)]
+        kinds = {type(error) for error in done if error is not None}
+        assert kinds <= {RobotsDisallowed, WaitTooLong, asyncio.CancelledError}
+        assert_polite(fetcher)
