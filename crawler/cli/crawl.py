@@ -45,7 +45,7 @@ _SECTIONS: Final[Mapping[str, str]] = {
     "check_external": "scope",
     "requisites": "scope",
 }
-# Of a link check: a host that cannot be connected to is a dead link, and not one to try for days.
+# Of a check: a host that cannot be connected to is its result, and not one to try for days.
 _UNREACHABLE_FOR: Final = "30s"
 
 
@@ -144,7 +144,6 @@ def crawl(
     database: DatabaseOptions,
     workers: int,
     worker: WorkerNumber | None,
-    fail_on: tuple[str, ...],
     as_json: bool,
     quiet: bool,
     **options: Any,
@@ -175,8 +174,8 @@ def crawl(
         crawler.print_summary(summary, as_json=as_json)
     if summary.interrupted:
         raise SystemExit(INTERRUPTED)
-    if leads and fail_on:
-        fail(fail_on, summary, config.storage.location, options=str(database))
+    if leads and options["fail_on"]:
+        fail(options["fail_on"], summary, config.storage.location, options=str(database))
 
 
 def _config(
@@ -190,12 +189,12 @@ def _config(
         if options[key] not in (None, ()):
             where = f"--{key.replace('_', '-')}"
             config = config.override({section: {key: options[key]}}, where=where)
-    if config.checks_external:
-        given = config.given.values
-        if "unreachable_for_s" not in given.get("fetch", {}):
-            config = config.override({"fetch": {"unreachable_for": _UNREACHABLE_FOR}})
-        if "links" not in given.get("storage", {}):
-            config = config.override({"storage": {"links": True}})
+    given = config.given.values
+    checks = config.checks_external or options["fail_on"]
+    if checks and "unreachable_for_s" not in given.get("fetch", {}):
+        config = config.override({"fetch": {"unreachable_for": _UNREACHABLE_FOR}})
+    if config.checks_external and "links" not in given.get("storage", {}):
+        config = config.override({"storage": {"links": True}})
     return numbered(config, worker)
 
 

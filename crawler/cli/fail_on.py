@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from crawler.cli import process
-from crawler.cli.exit_codes import FOUND, print_problems
+from crawler.cli.exit_codes import FAILED, FOUND, print_problems
 from crawler.explain.formatting import counted
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ def fail(kinds: Sequence[str], summary: Summary, location: Location, *, options:
     """Print a sentence for each of `kinds` of which there are URLs.
 
     The counts are those of the whole database. options: those that name the database, for suggested
-    commands. Raises SystemExit(3) if there were any.
+    commands. Raises SystemExit(3) if there were any, otherwise SystemExit(1) if the crawl ended
+    because of a problem of this machine or its network, so that URLs were not requested.
     """
     counts = {"failed": summary.failed, "blocked": summary.blocked, "queued": summary.queued}
     problems = []
@@ -37,6 +38,9 @@ def fail(kinds: Sequence[str], summary: Summary, location: Location, *, options:
     if problems:
         print_problems(*problems)
         raise SystemExit(FOUND)
+    if summary.held:
+        print_problems(f"--fail-on: the crawl is not complete: {summary.held[0].sentence}")
+        raise SystemExit(FAILED)
 
 
 async def _broken(location: Location) -> str:

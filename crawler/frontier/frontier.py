@@ -363,6 +363,10 @@ class Frontier:
         fate = after_no_connection(lost.failures - 1, rules, permanent=permanent)
         since_s = lost.since_s if known is None else known.since_s
         certain = failure.code is FailureCode.ADDRESS or self.holds.may_give_up(since_s)
+        # The last page of a link check may link to several dead hosts, after which nobody answers.
+        # Without an outage, they are its result.
+        if self._config.config.site(host.slot).scope.check_external and not self.holds.connecting:
+            certain = True
         self._set_alarm(host, origin, lost.until_s)
         if isinstance(fate, GiveUp) and certain:
             lost.given_up = True

@@ -100,6 +100,15 @@ async def test_a_dead_server_is_a_broken_link(courtly: Courtly) -> None:
         assert str(broken["http://127.0.0.1:9/dead"]).startswith("connect:")
 
 
+async def test_several_dead_servers_on_the_last_page_are_broken_links(courtly: Courtly) -> None:
+    """Nobody answers after them, as in an outage."""
+    dead = [f"http://127.0.1.{n}:9/dead" for n in range(1, 6)]
+    async with LocalWeb({"a.test": {"/": html("Home", *dead)}}) as web:
+        scope = {**CHECK, "sitemap_paths": []}
+        summary = await courtly.crawl(web, "a.test", scope=scope, fetch={"unreachable_for": 2})
+        assert (summary.failed, summary.queued, summary.held) == (5, 0, ())
+
+
 async def test_the_target_of_a_seed_is_in_scope_although_a_page_linked_to_it(
     courtly: Courtly,
 ) -> None:
