@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from configparser import ConfigParser
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from crawler.documents.charset import media_type, to_text
 from crawler.documents.page import PageLink, may_be_html, parse_page
 from crawler.embedding.response import Response
 from crawler.explain.formatting import counted, plain, printable
 from crawler.mcp_server.arguments import Format
+from crawler.mcp_server.main_text import main_text
 from crawler.mcp_server.visible_text import visible_text
-from policies.url import canonical
 from policies.usage import NONE, Usage, usage_of
 
-# trafilatura takes up to ten seconds for hostile markup of this size (measured), and its time grows
-# faster than the size.
-MARKUP_CHARS_MAX: Final = 1_000_000
+MARKUP_CHARS_MAX: Final = 1_000_000  # searched for the main text
 TITLE_CHARS_SHOWN: Final = 300
 LINKS_SHOWN_MAX: Final = 500
 THIN_CHARS: Final = 1_000  # a shorter main text is followed by the links: it may be a page of links
@@ -102,9 +97,11 @@ def _main_text(response: Response, links: tuple[PageLink, ...]) -> tuple[str, st
         )
         source = source[:MARKUP_CHARS_MAX]
     visible = visible_text(response.body, response.content_type)
-    text = _extracted(source, response.url)
+    text = main_text(source, response.url)
     if not text:
-        if not visible:
+        if text is None:
+            notes.append("The page is too complex to find its main text.")
+        elif not visible:
             notes.append(_EMPTY)
         kind = "all visible text, because no main text was found"
         return visible + _listed(links), kind, tuple(notes)
@@ -122,56 +119,6 @@ def _main_text(response: Response, links: tuple[PageLink, ...]) -> tuple[str, st
             f"{counted(missing, 'link')} of the page not shown here; format=text lists all."
         )
     return text, "the main text in Markdown", tuple(notes)
-
-
-def _extracted(source: str, url: str) -> str:
-    """The main text; "" if there is none."""
-    from trafilatura import extract, load_html  # slow to import
-
-    try:
-        tree = load_html(source)
-        if tree is None:
-            return ""
-        _resolve_links(tree, url)
-        found = extract(
-            tree,
-            output_format="markdown",
-            include_links=True,
-            include_tables=True,
-            include_comments=False,
-            config=_extraction_config(),
-        )
-    except Exception:  # the library meets markup that its authors did not think of
-        logging.getLogger("courtly.mcp").warning("no main text of %s", url, exc_info=True)
-        return ""
-    return (found or "").strip()
-
-
-def _resolve_links(tree: Any, url: str) -> None:
-    """Make the targets of links absolute: trafilatura resolves them all against the host. Links
-    to parts of the page itself, and those that are no http or https URLs, become text."""
-    base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
-    base_url = (base and canonical(base, url)) or url
-    for anchor in tree.iter("a"):
-        target, _, fragment = (anchor.get("href") or "").strip().partition("#")
-        found = canonical(target, base_url) if target else None
-        if found is None:
-            anchor.tag = "span"
-        else:
-            anchor.set("href", f"{found}#{fragment}" if fragment else found)
-
-
-@cache
-def _extraction_config() -> ConfigParser:
-    """trafilatura's settings for short texts too: of those below 250 characters it would return
-    all words of the page, without headings, tables and links."""
-    from trafilatura.settings import DEFAULT_CONFIG
-
-    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # it logs pages without a text
-    config = ConfigParser()
-    config.read_dict({"DEFAULT": dict(DEFAULT_CONFIG["DEFAULT"])})
-    config["DEFAULT"]["MIN_EXTRACTED_SIZE"] = "1"
-    return config
 
 
 def _listed(links: tuple[PageLink, ...]) -> str:

@@ -25,12 +25,13 @@ from crawler.mcp_server.refusals import Refusal
 from crawler.mcp_server.robots_report import is_allowed, robots_report, verdict_sentences
 from crawler.mcp_server.site_text import marked
 from crawler.scheduling.robots_identity import reading
-from crawler.threads import in_thread
+from crawler.threads import Threads, in_thread
 from policies.url import host_of, origin_of, robots_url
 from storage.location import Location
 
 # Clients give up after 60 s by default; the request itself takes time as well.
 WAIT_S: Final = 20.0
+CONVERSIONS: Final = 2  # pages converted at the same time
 REDIRECTS_SHOWN: Final = 5
 TYPE_CHARS_SHOWN: Final = 80
 
@@ -62,6 +63,8 @@ class Tools:
         self._max_wait_s = max_wait_s
         self._database = database
         self._memory = PageMemory()
+        # Not those that the session uses: converting a page may take seconds.
+        self._threads = Threads(max_workers=CONVERSIONS, thread_name_prefix="courtly-page")
         self._fetching: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # ------------------------------------------------------------ fetch
@@ -92,7 +95,7 @@ class Tools:
 
     async def _text(self, page: KeptPage, wanted: Format) -> PageText:
         tokens = self._session.config.token(host_of(page.response.url))
-        return await in_thread(page_text, page.response, wanted, tokens)
+        return await self._threads.run(page_text, page.response, wanted, tokens)
 
     async def _get(self, url: str, max_wait_s: float | None) -> Response:
         # A model that gets an error decides itself whether to try again.

@@ -6,6 +6,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.embedding.response import Response
+from crawler.mcp_server import main_text
 from crawler.mcp_server import page_text as module
 from crawler.mcp_server.arguments import Format
 from crawler.mcp_server.page_memory import BYTES_MAX, KEPT_S, PAGES_MAX, KeptPage, PageMemory
@@ -93,6 +94,25 @@ def test_links_are_resolved_against_the_page() -> None:
     assert "[e](https://a.test/e)" in text
     based = response(f"<base href='https://b.test/x/'>{body}")
     assert "[b](https://b.test/x/b.html)" in page_text(based, "markdown", ("bot",)).text
+
+
+LARGE = (
+    "<main>" + "<p>Otters live in rivers, and eat fish. <a href='b'>b</a></p>" * 2_000 + "</main>"
+)
+
+
+def test_large_pages_are_searched_in_another_process() -> None:
+    assert len(LARGE) > main_text.SMALL_CHARS
+    text = text_of(LARGE)
+    assert text.kind == "the main text in Markdown"
+    assert text.text.count("[b](https://a.test/b)") == 2_000
+
+
+def test_a_search_that_takes_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main_text, "SEARCH_S", 0.01)
+    text = text_of(LARGE)
+    assert "Otters live in rivers" in text.text
+    assert text.notes == ("The page is too complex to find its main text.",)
 
 
 def test_links_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
