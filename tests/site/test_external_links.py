@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from crawler import Crawler
 from crawler.cli import main
 from crawler.testing import LocalWeb, Reply, hang_up, html, redirect, text
 
@@ -137,3 +138,14 @@ async def test_the_option_of_the_command(courtly: Courtly, option: bool) -> None
         assert (web.url("b.test") in courtly.urls("visited")) is option
         assert (web.url("a.test", "/i.png") in courtly.urls("visited")) is option
         assert bool(courtly.rows("links", "source")) is option, "the report names every page"
+
+
+async def test_a_program_gets_the_pages_in_scope(courtly: Courtly) -> None:
+    site: dict[str, Reply] = {}
+    async with LocalWeb({"a.test": site, "b.test": {"/": html("B")}}) as web:
+        site["/"] = html("Home", web.url("b.test"), web.url("b.test", "/gone"))
+        config = courtly.config(web, scope=CHECK)
+        async with Crawler([web.url("a.test")], config=config) as crawl:
+            assert [page.url async for page in crawl] == [web.url("a.test")]
+            assert (await crawl.summary()).visited == 3
+        assert len((await report(courtly))["findings"]) == 1
