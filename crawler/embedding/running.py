@@ -69,10 +69,12 @@ class Running:
         self._summary: Summary | None = None
         self._begin()
 
-    def _begin(self) -> None:
+    def _begin(self, *, pages: bool = True) -> None:
+        """pages: False to serve callers alone, once the crawl has ended."""
+        config = self._config if pages else self._config.override({"crawl": {"max_pages": 0}})
         self._page_queue = PageQueue()
         context = crawl_context(
-            self._config,
+            config,
             store=self._kept.store,
             session=self._kept.session,
             clock=self._clock,
@@ -83,6 +85,9 @@ class Running:
             observer=self._observer,
         )
         self._scheduler = Scheduler(context, self._fetcher)
+        self._gives_pages = pages
+        if pages:
+            self._summarised = self._scheduler
         self._task: asyncio.Task[None] | None = None
 
     async def next_page(self) -> CrawledPage | None:
@@ -206,13 +211,13 @@ class Running:
         self._task.add_done_callback(lambda _: page_queue.close())
 
     def gate(self) -> CallerGate:
-        """The gate of the crawl, which starts if it does not run. Raises SessionClosed if it ended
-        because of an error."""
+        """The gate of the crawl, which starts if it does not run; after its end, it visits no more
+        pages. Raises SessionClosed if it ended because of an error."""
         task = self._task
         if task is not None and task.done():
             if task.cancelled() or task.exception() is not None:
                 raise SessionClosed("the crawl ended because of an error")
-            self._begin()
+            self._begin(pages=False)
         if self._task is None:
             self._start()
         return gate_of(self._scheduler)
@@ -220,6 +225,10 @@ class Running:
     async def add(self, seeds: Sequence[Link]) -> int:
         if self._task is not None and self._task.done():
             self._begin()
+        elif not self._gives_pages:
+            self._gives_pages = True
+            self._summarised = self._scheduler
+            self._scheduler.steering.apply(self._config)
         return await self._scheduler.add(seeds)
 
     async def stop(self, *, at_once: bool) -> None:
@@ -257,7 +266,7 @@ class Running:
         async with self._kept.reader() as reader:
             return await summarise(
                 reader,
-                self._scheduler,
+                self._summarised,
                 self._clock,
                 elapsed_s=ended_s - self._began_s,
                 interrupted=self._interrupted,

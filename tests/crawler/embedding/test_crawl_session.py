@@ -161,6 +161,32 @@ async def test_before_the_first_page_and_after_the_last(clock: JumpClock) -> Non
     assert_polite(fetcher)
 
 
+async def test_after_the_last_page_a_request_does_not_continue_the_crawl(clock: JumpClock) -> None:
+    fetcher = site(clock, pages=12)
+    async with crawler(clock, fetcher, max_pages=2) as crawl:
+        assert len([page async for page in crawl]) == 2
+        for n in range(3):
+            assert (await crawl.session().get(f"{A}/doc{n}")).status == 200
+        assert [page async for page in crawl] == []
+        summary = await crawl.summary()
+        assert (summary.visited, summary.queued > 0) == (2, True)
+    paths = [path for path in fetcher.log.paths("a.test") if path[1:].isdigit()]
+    assert paths == ["/0", "/1"]
+    assert_polite(fetcher)
+
+
+async def test_seeds_added_while_only_a_session_is_served_are_crawled(clock: JumpClock) -> None:
+    fetcher = site(clock, pages=3)
+    async with crawler(clock, fetcher) as crawl:
+        assert len([page async for page in crawl]) == 3
+        asking = asyncio.create_task(crawl.session().get(f"{A}/doc0"))
+        await clock.sleep_until(clock.monotonic() + 0.1)
+        await crawl.add(f"{A}/doc1")
+        assert [page.url async for page in crawl] == [f"{A}/doc1"]
+        assert (await asking).status == 200
+    assert_polite(fetcher)
+
+
 async def test_robots_and_redirects_apply_and_scope_does_not(clock: JumpClock) -> None:
     fetcher = site(clock)
     async with crawler(clock, fetcher, max_pages=1) as crawl, crawl.session() as session:
