@@ -19,6 +19,7 @@ from crawler.errors import (
 )
 from crawler.explain.formatting import plain
 from policies.retries import FailureCode
+from policies.url import canonical
 
 WHY_CHARS_MAX: Final = 1_500
 _NO_WAY_ROUND: Final = (
@@ -54,11 +55,15 @@ class Refusal:
 def refusal_of(error: Exception, url: str, now_s: float) -> Refusal | None:
     """Explain an error of the session; None if it is a fault of the program. now_s: Unix
     seconds."""
+    url = canonical(url) or url
     not_fetched = f"Not fetched: {url}"
+    at = getattr(error, "url", url)
+    if at != url:
+        at += f" (a redirect of {url} leads there)"
     match error:
         case RobotsDisallowed():
             return Refusal(
-                what=f"Not fetched, because robots.txt forbids it: {error.url}",
+                what=f"Not fetched, because robots.txt forbids it: {at}",
                 why=str(error.verdict),
                 again="No. The answer stays the same until the site changes its robots.txt.",
                 instead="Use a page that the site allows (the tool `robots` lists its rules), or "
@@ -66,14 +71,14 @@ def refusal_of(error: Exception, url: str, now_s: float) -> Refusal | None:
             )
         case RobotsUnreachable():
             return Refusal(
-                what=f"Not fetched, because robots.txt could not be read: {error.url}",
+                what=f"Not fetched, because robots.txt could not be read: {at}",
                 why=f"{error.reason}. While the rules are unknown, nothing of the site is fetched.",
                 again=_not_before(error.until, now_s),
                 instead=f"Continue with other sites until then. {_NO_WAY_ROUND}",
             )
         case WaitTooLong():
             return Refusal(
-                what=f"Not fetched yet: {error.url}",
+                what=f"Not fetched yet: {at}",
                 why=f"The site's turn has not come: {error.reason}.",
                 again=_not_before(error.until, now_s),
                 instead="Continue with other sites until then, or give a larger max_wait_s. "
@@ -84,7 +89,7 @@ def refusal_of(error: Exception, url: str, now_s: float) -> Refusal | None:
             forever = failure.permanent
             again = "No. Another attempt fails in the same way."
             return Refusal(
-                what=f"{not_fetched}" if error.url == url else f"{not_fetched} (at {error.url})",
+                what=f"Not fetched: {at}",
                 why=f"{failure.error}.",
                 again=again if forever else _not_before(error.until, now_s, often="once"),
                 instead=_INSTEAD.get(failure.code, _TELL),

@@ -44,6 +44,7 @@ PAGES: dict[str, Reply | FailureCode] = {
     "https://a.test/article": Reply(body=ARTICLE),
     "https://a.test/short": Reply(body=SHORT),
     "https://a.test/old": redirect("/article"),
+    "https://a.test/hidden": redirect("/private/y"),
     "https://a.test/data": Reply(body='{"a": 1}', content_type="application/json"),
     "https://a.test/file": Reply(body=b"%PDF-1.7\0", content_type="application/pdf"),
     "https://a.test/script": Reply(body="<html><body><script>show()</script></body></html>"),

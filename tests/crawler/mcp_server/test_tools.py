@@ -133,6 +133,14 @@ async def test_a_disallowed_page_is_explained_and_not_requested(agent: Agent) ->
     assert agent.requests() == ["a.test/robots.txt"]
 
 
+async def test_a_redirect_to_a_disallowed_page_is_explained(agent: Agent) -> None:
+    said = await agent.call("fetch", url=f"{HOME}hidden")
+    assert (
+        "forbids it: https://a.test/private/y (a redirect of https://a.test/hidden leads there)\n"
+    ) in said.text
+    assert agent.requests() == ["a.test/robots.txt", "a.test/hidden"]
+
+
 async def test_a_long_wait_is_refused_with_the_time(agent: Agent) -> None:
     await agent.call("robots", url="https://slow.test/")
     said = await agent.call("fetch", url="https://slow.test/")
