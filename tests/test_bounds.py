@@ -533,6 +533,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/cli/robots/verdict_batch.py:LINE_BYTES_MAX",
         "crawler/config/loading.py:CONFIG_BYTES_MAX",
         "crawler/daemon/api/caller_requests.py:REQUESTS_MAX",
+        "crawler/embedding/remote_requests.py:CALLS_MAX",
         "crawler/daemon/api/lent_permits.py:LENT_MAX",
         "crawler/daemon/api/operations.py:SEEDS_MAX",
         "crawler/daemon/api/operations.py:SEED_BYTES_MAX",

@@ -33,6 +33,8 @@ from storage.store import StoreError
 _T = TypeVar("_T")
 
 DESCRIPTION_BYTES: Final = 1_000_000  # of a response, in a header
+# Of one session, so that several have room at a daemon, which takes 256 connections.
+CALLS_MAX: Final = 48
 PIECE_BYTES: Final = 100_000  # of a streamed body, at most
 PERMIT_S: Final = 60.0  # until a permit expires, if this process dies
 RENEW_S: Final = 20.0
@@ -96,6 +98,7 @@ class RemoteRequests:
         self._where = where
         self._clock = RealClock()
         self._endings: set[asyncio.Task[None]] = set()  # of permits
+        self._room = asyncio.Semaphore(CALLS_MAX)
 
     async def check(self) -> None:
         """Find out whether the other side answers. Raises SessionClosed, ConfigError for a missing
@@ -215,6 +218,37 @@ class RemoteRequests:
         there. opened: it closes the response, whose body is not read. Raises the exception that the
         other side describes."""
         began_s = self._clock.monotonic()
+        async with self._admitted(url, max_wait_s):
+            return await self._repeat(method, path, sent, url, began_s, max_wait_s, opened)
+
+    @contextlib.asynccontextmanager
+    async def _admitted(self, url: str, max_wait_s: float | None) -> AsyncIterator[None]:
+        """Wait until fewer than CALLS_MAX calls for URLs are under way; others are short, and end
+        what the calls wait for."""
+        if not url:
+            yield
+            return
+        try:
+            async with asyncio.timeout(max_wait_s):
+                await self._room.acquire()
+        except TimeoutError:
+            reason = f"{CALLS_MAX} requests of this session are under way"
+            raise WaitTooLong(url, reason, None) from None
+        try:
+            yield
+        finally:
+            self._room.release()
+
+    async def _repeat(
+        self,
+        method: str,
+        path: str,
+        sent: Mapping[str, object] | None,
+        url: str,
+        began_s: float,
+        max_wait_s: float | None,
+        opened: contextlib.AsyncExitStack | None,
+    ) -> _Answer:
         while True:
             left_s = None
             if max_wait_s is not None:

@@ -204,6 +204,27 @@ async def test_two_processes_and_the_crawl_share_a_clock(start: Any, town: Local
     assert min(town.log.gaps("a.test")) >= 0.29
 
 
+@both
+async def test_more_requests_than_there_is_room_for_wait(
+    start: Any, town: LocalWeb, kind: str
+) -> None:
+    """Also where the end of a permit is what all of them wait for."""
+    town.sites["q.test"] = {"/robots.txt": text(""), "/": text("a")}
+    fast = {"politeness": {"delay": 0, "latency_factor": 0, "concurrency_per_host": 1}}
+    async with start("a.test", config=fast) as daemon:
+        await daemon.idle()
+        urls = [town.url("q.test", f"/?{n}") for n in range(300)]
+        async with PoliteSession(via=way(daemon, kind)) as session:
+            async with session.permit(urls[0]):
+                asking = [asyncio.create_task(session.get(url)) for url in urls]
+                await asyncio.sleep(0.3)
+                with pytest.raises(WaitTooLong, match="under way"):
+                    await session.get(urls[0], max_wait_s=0.1)
+            answers = await asyncio.gather(*asking)
+        assert {answer.status for answer in answers} == {200}
+    assert len(town.log.paths("q.test")) == 301
+
+
 async def test_a_token_is_sent(start: Any, town: LocalWeb) -> None:
     async with start("a.test", settings=HttpSettings(token="secret")) as daemon:
         via = way(daemon, "address")
