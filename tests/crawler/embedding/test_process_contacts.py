@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from crawler import Crawler, Politeness, PoliteSession
+from crawler import Crawler, Politeness, PoliteSession, WaitTooLong
 from crawler.testing import (
     FakeFetcher,
     JumpClock,
@@ -75,6 +75,18 @@ async def test_a_backoff_of_another_session_counts(clock: JumpClock) -> None:
         assert turn.reason == "another crawl or session of this process contacts it"
         await two.get(f"{A}/a")
     assert web.log.gaps()[1] == pytest.approx(600.0, abs=1)
+
+
+async def test_a_limit_on_the_wait_knows_the_contacts_of_others(clock: JumpClock) -> None:
+    web = web_of(clock, busy=Reply(status=429, headers={"Retry-After": "600"}), a=html("a"))
+    async with session_of(clock, web) as one, session_of(clock, web) as two:
+        assert await two.may_fetch(f"{A}/a")
+        await one.get(f"{A}/busy", retry=False)
+        began_s = clock.monotonic()
+        with pytest.raises(WaitTooLong, match="another crawl or session of this process") as caught:
+            await two.get(f"{A}/a", max_wait_s=60)
+        assert clock.monotonic() - began_s < 1.0
+        assert caught.value.until == pytest.approx(clock.wall() + 600.0, abs=1)
 
 
 async def test_a_session_that_is_closed_is_remembered(clock: JumpClock) -> None:
