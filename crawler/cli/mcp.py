@@ -59,6 +59,12 @@ EXTRA = ("mcp", "trafilatura")  # packages of the extra
     help="Keep the pauses of hosts and copies of robots.txt in this database across restarts.",
 )
 @click.option(
+    "--via",
+    metavar="DB",
+    help="Send all requests through the crawl that holds this database, on its clocks and by its "
+    "config; without such a crawl, use the database as with --state.",
+)
+@click.option(
     "--max-wait",
     "max_wait_s",
     metavar="SECONDS",
@@ -76,6 +82,7 @@ def mcp(
     names: Sequence[str],
     db: str | None,
     state: str | None,
+    via: str | None,
     max_wait_s: float,
     user_agent: str | None,
     allow: Sequence[str],
@@ -97,6 +104,10 @@ def mcp(
     config = configured(config_file, user_agent=user_agent, allow=allow)
     # A model that gets an error can decide itself whether to try again.
     config = config.override({"fetch": {"max_attempts": 1}})
+    if via is not None and state is not None:
+        raise click.UsageError("--via and --state exclude each other: both name the database.")
+    if via is not None and "://" in via:
+        raise click.UsageError("--via: name the database of a crawl, not an address.")
     database = _database(config, db)
     at = None if address is None else _address(address)
     token = _token(token_source)
@@ -104,7 +115,7 @@ def mcp(
         raise click.UsageError("--token and --host-name are for --http.")
     if at is not None:
         _check_token(at[0], token)
-    if not config.has_contact:
+    if not config.has_contact and via is None:
         say(
             "warning: without --user-agent, only pages on this machine can be fetched: it must "
             "contain a web page or an e-mail address where site owners can reach you",
@@ -124,6 +135,7 @@ def mcp(
                     names=tuple(names),
                     database=database,
                     state=state,
+                    via=via,
                     max_wait_s=max_wait_s,
                 )
             )
@@ -138,6 +150,7 @@ async def _serve(
     names: tuple[str, ...],
     database: Location | None,
     state: str | None,
+    via: str | None,
     max_wait_s: float,
 ) -> None:
     import asyncio
@@ -155,10 +168,10 @@ async def _serve(
     with contextlib.ExitStack() as stack:
         if listener is not None:
             stack.enter_context(listener)
-        # --state names its database; that of the config is the crawl's.
+        # --state or --via names its database; that of the config is the crawl's.
         own = config.without_database()
-        async with PoliteSession(config=own, db=state, clock=clock) as session:
-            tools = Tools(session, clock, max_wait_s=max_wait_s, database=database)
+        async with PoliteSession(config=own, db=state, via=via, clock=clock) as session:
+            tools = Tools(session, clock, config=own, max_wait_s=max_wait_s, database=database)
             server = make_server(tools, clock)
             if listener is None:
                 await serve_stdio(server)

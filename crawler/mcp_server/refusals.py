@@ -118,8 +118,8 @@ def refusal_of(error: Exception, url: str, now_s: float) -> Refusal | None:
         case SessionClosed():
             return Refusal(
                 what=not_fetched,
-                why="The server is stopping.",
-                again="Yes, after the user has started it again.",
+                why=f"The server is stopping, or the crawl that it uses has ended: {error}.",
+                again="Yes, after the user has started the server again.",
                 instead=_TELL,
             )
     return None

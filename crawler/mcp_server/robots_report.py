@@ -47,12 +47,6 @@ def verdict_sentences(
     return found
 
 
-def is_allowed(config: Config, known: KnownRobots, url: str) -> bool:
-    rules = config.site(host_of(url)).robots
-    result = RobotsTester(known, config.token(host_of(url)), rules).judge(url, rules.dialect)
-    return result is not None and result.allowed
-
-
 def robots_report(config: Config, known: KnownRobots, url: str) -> str:
     """The state of the robots.txt, the verdict on the URL, and the lines for this crawler."""
     parts = [_state(known), *verdict_sentences(config, known, url)]

@@ -8,6 +8,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from crawler.clock import Clock
+from crawler.config import Config
 from crawler.config.units import format_bytes, format_duration
 from crawler.databases import looking_into
 from crawler.documents.charset import media_type
@@ -22,7 +23,7 @@ from crawler.mcp_server.arguments import FetchArguments, Format, RobotsArguments
 from crawler.mcp_server.page_memory import KeptPage, PageMemory
 from crawler.mcp_server.page_text import NoTextError, PageText, page_text
 from crawler.mcp_server.refusals import Refusal
-from crawler.mcp_server.robots_report import is_allowed, robots_report, verdict_sentences
+from crawler.mcp_server.robots_report import robots_report, verdict_sentences
 from crawler.mcp_server.site_text import marked
 from crawler.scheduling.robots_identity import reading
 from crawler.threads import Threads, in_thread
@@ -45,7 +46,8 @@ class ToolAnswer:
 
 
 class Tools:
-    """The tools on one session. `database`: of a crawl, which `why` reads; None: without one.
+    """The tools on one session. `config`: by which verdicts are explained. `database`: of a crawl,
+    which `why` reads; None: without one.
 
     Every method raises the errors of the session.
     """
@@ -55,11 +57,13 @@ class Tools:
         session: PoliteSession,
         clock: Clock,
         *,
+        config: Config,
         max_wait_s: float = WAIT_S,
         database: Location | None = None,
     ) -> None:
         self._session = session
         self._clock = clock
+        self._config = config
         self._max_wait_s = max_wait_s
         self._database = database
         self._memory = PageMemory()
@@ -94,7 +98,7 @@ class Tools:
         )
 
     async def _text(self, page: KeptPage, wanted: Format) -> PageText:
-        tokens = self._session.config.token(host_of(page.response.url))
+        tokens = self._config.token(host_of(page.response.url))
         return await self._threads.run(page_text, page.response, wanted, tokens)
 
     async def _get(self, url: str, max_wait_s: float | None) -> Response:
@@ -108,8 +112,8 @@ class Tools:
         """Answer yes or no, with the line that decides."""
         url = canonical_url(asked.url)
         known = await self._robots(url, asked.max_wait_s)
-        allowed = await in_thread(is_allowed, self._session.config, known, url)
-        sentences = await in_thread(verdict_sentences, self._session.config, known, url)
+        allowed = await self._session.may_fetch(url)
+        sentences = await in_thread(verdict_sentences, self._config, known, url)
         answer = f"{'Yes' if allowed else 'No'}: {url} may {'' if allowed else 'not '}be fetched."
         turn = [await self._turn(url)] if allowed else []
         return ToolAnswer(text="\n".join([answer, *sentences, *turn]))
@@ -118,13 +122,13 @@ class Tools:
         """Report what the robots.txt of the URL's origin says for this crawler."""
         url = canonical_url(asked.url)
         known = await self._robots(url, asked.max_wait_s)
-        report = await in_thread(robots_report, self._session.config, known, url)
+        report = await in_thread(robots_report, self._config, known, url)
         return ToolAnswer(text=report)
 
     async def _robots(self, url: str, max_wait_s: float | None) -> KnownRobots:
         """What is known of the robots.txt; fetched if it is due."""
         max_wait_s = self._max_wait_s if max_wait_s is None else max_wait_s
-        timeout_s = self._session.config.site(host_of(url)).fetch.timeout_s
+        timeout_s = self._config.site(host_of(url)).fetch.timeout_s
         try:
             async with asyncio.timeout(max_wait_s + timeout_s):
                 access = await self._session.robots(url)
@@ -157,7 +161,7 @@ class Tools:
         except (FetchFailed, WaitTooLong) as error:
             lines.append(f"No verdict: {plain(str(error))}.")
         else:
-            config = self._session.config
+            config = self._config
             lines += await in_thread(verdict_sentences, config, known, url, every_dialect=True)
             lines.append(await self._turn(url))
         page = self._memory.get(url, self._clock.monotonic())
@@ -170,7 +174,7 @@ class Tools:
     async def _in_the_crawl(self, database: Location, url: str) -> list[str]:
         """What the crawl's database holds about the URL; read-only."""
         async with looking_into(database) as reader:
-            config = self._session.config
+            config = self._config
             known = await reading(reader)
             if known:
                 config = config.override({"robots": known}, where="the database")

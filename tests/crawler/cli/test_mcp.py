@@ -135,7 +135,7 @@ async def test_waiting_calls_get_an_answer_when_the_http_server_stops(web: Local
             process.send_signal(signal.SIGTERM)
             said = await call
             assert said.is_error
-            assert "The server is stopping." in text_of(said)
+            assert "The server is stopping" in text_of(said)
         assert await asyncio.to_thread(process.wait, 10) == 0
         assert "Traceback" not in process.stderr.read()
 
@@ -281,6 +281,41 @@ async def test_why_knows_a_crawl(
         assert "In the crawl: unknown to this database" in unknown
 
 
+async def test_requests_go_through_a_crawl(web: LocalWeb, tmp_path: Path) -> None:
+    pages = {"/robots.txt": text("User-agent: *\nCrawl-delay: 1\n"), "/agent": html("Agent")}
+    seeds = {f"/{n}": html(f"Page {n}") for n in range(8)}
+    begun = asyncio.Event()
+
+    def home(_request: ReceivedRequest) -> Reply:
+        begun.set()
+        return html("Home", *seeds)
+
+    web.sites["127.0.0.1"] = {**pages, "/": home, **seeds}
+    db = str(tmp_path / "crawl.db")
+    options = ("crawl", web.url("127.0.0.1"), "--db", db, "--allow", "127.0.0.0/8", "--quiet")
+    crawl = await asyncio.create_subprocess_exec(
+        *COMMAND[:3], *options, "--user-agent", "crawlbot/1.0 (+https://example.com)",
+        env=ENVIRONMENT, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(20):
+            await begun.wait()
+        parameters = StdioServerParameters(
+            command=COMMAND[0], args=[*COMMAND[1:], "--via", db], env=ENVIRONMENT
+        )
+        async with Client(parameters) as client:
+            said = await client.call_tool("fetch", {"url": web.url("127.0.0.1", "/agent")})
+            assert not said.is_error, text_of(said)
+            told = await client.call_tool("may_fetch", {"url": web.url("127.0.0.1", "/agent")})
+            assert text_of(told).startswith("Yes: ")
+    finally:
+        crawl.terminate()
+        await crawl.wait()
+    (asked,) = [one for one in web.log if one.path == "/agent"]
+    assert asked.headers["user-agent"].startswith("crawlbot/1.0")
+    assert min(web.log.gaps("127.0.0.1")) >= 1
+
+
 def problem(options: Sequence[str], **environment: str) -> tuple[int, str]:
     result = CliRunner().invoke(main, ["mcp", *options], env=environment)
     return result.exit_code, result.stderr
@@ -295,6 +330,8 @@ def test_bad_options_are_explained(tmp_path: Path) -> None:
         (["--http", "127.0.0.1:0", "--token", "env:NO_SUCH_VARIABLE"], "is not set"),
         (["--http", "127.0.0.1:0", "--token", "env:SHORT"], "fewer than 16"),
         (["--host-name", "a.test"], "are for --http"),
+        (["--via", "a.db", "--state", "b.db"], "exclude each other"),
+        (["--via", "http://127.0.0.1:1"], "database"),
         (["--db", str(tmp_path / "no.db")], "there is no database"),
         (["--config", str(tmp_path / "no.toml")], "no.toml"),
         (["--allow", "nonsense"], "nonsense"),

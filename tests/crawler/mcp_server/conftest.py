@@ -96,5 +96,5 @@ async def agent() -> AsyncIterator[Agent]:
             clock=clock,
             fetcher=fetcher,
         ) as session:
-            server = make_server(Tools(session, clock), clock)
+            server = make_server(Tools(session, clock, config=session.config), clock)
             yield Agent(server, clock, fetcher)
