@@ -25,7 +25,7 @@ from crawler.embedding.settings import (
     seed_texts,
     settings,
 )
-from crawler.embedding.url_data import checked_depth, checked_priority, encoded
+from crawler.embedding.url_data import checked_code, checked_depth, checked_priority, encoded
 from crawler.fetching.fetcher import Fetcher
 from crawler.observer import Observer
 from crawler.scheduling.seeding import check_roots, seed_link
@@ -193,6 +193,18 @@ class Crawler:
             depth=checked_depth(depth),
             data=encoded(data),
         )
+
+    async def retry_failed(self, code: str | None = None) -> int:
+        """Queue failed URLs again, as if never tried, also during the iteration; return how many.
+        They keep their data.
+
+        code: only URLs that failed with this code (`FailedPage.code`, a FailureCode or its value).
+        `quarantined` and None also release quarantined robots.txt files, and count them.
+
+        Raises InvalidRequest if there is no such code, SessionClosed outside the block, and
+        StoreError."""
+        running = self._running.get()
+        return await running.retry_failed(None if code is None else checked_code(code))
 
     def add_sink(
         self,

@@ -223,13 +223,24 @@ class Running:
         return gate_of(self._scheduler)
 
     async def add(self, seeds: Sequence[Link]) -> int:
+        self._give_pages()
+        return await self._scheduler.add(seeds)
+
+    async def retry_failed(self, code: str | None) -> int:
+        """Queue failed URLs again, of one failure code or of all; return how many."""
+        self._give_pages()
+        count = await self._scheduler.steering.retry_failed(code=code)
+        self._scheduler.steering.seeds_added()  # there is progress to wait for
+        return count
+
+    def _give_pages(self) -> None:
+        """Crawl again if the crawl has ended, or serves callers alone."""
         if self._task is not None and self._task.done():
             self._begin()
         elif not self._gives_pages:
             self._gives_pages = True
             self._summarised = self._scheduler
             self._scheduler.steering.apply(self._config)
-        return await self._scheduler.add(seeds)
 
     async def stop(self, *, at_once: bool) -> None:
         """Stop the crawl; unread pages stay queued. at_once: abort the requests in flight."""

@@ -7,6 +7,7 @@ import math
 from typing import Any, Final
 
 from crawler.errors import InvalidRequest
+from policies.retries import FailureCode
 
 DATA_BYTES_MAX: Final = 16_384  # of one URL, as JSON
 
@@ -42,6 +43,15 @@ def checked_depth(depth: object) -> int:
     if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= _DEPTH:
         raise InvalidRequest("depth", f"must be a whole number from 0 to {_DEPTH:,}, not {depth!r}")
     return depth
+
+
+def checked_code(code: object) -> FailureCode:
+    """Return the failure code. Raises InvalidRequest."""
+    try:
+        return FailureCode(str(code))
+    except ValueError:
+        known = ", ".join(FailureCode)
+        raise InvalidRequest("code", f"must be one of {known}, not {code!r}") from None
 
 
 _PRIORITY: Final = 1e9
