@@ -27,6 +27,7 @@ from crawler.errors import (
     SessionClosed,
 )
 from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.request import Answer, Failure, Request
 from crawler.frontier.commands import (
     AddWorkers,
     BreakOff,
@@ -42,6 +43,7 @@ from crawler.frontier.commands import (
     RejudgeMarked,
 )
 from crawler.frontier.frontier import Frontier
+from crawler.frontier.host_queue import Permit
 from crawler.frontier.origin import Origin
 from crawler.frontier.reasons import HELD_ELSEWHERE
 from crawler.observer import Observer
@@ -211,6 +213,12 @@ class PoliteClient(CallerGate):
             raise SessionClosed("the session ended because of an internal error") from self._broken
         if self._closed:
             raise SessionClosed("the session is closed: use it inside its `async with` block")
+
+    async def contact(self, permit: Permit, request: Request) -> Answer | Failure:
+        result = await super().contact(permit, request)
+        if isinstance(result, Failure):
+            self._check_open()  # closing cuts the connection: that is no fault of the server
+        return result
 
     # ------------------------------------------------------------ the hosts
 

@@ -140,6 +140,29 @@ async def test_waiting_calls_get_an_answer_when_the_http_server_stops(web: Local
         assert "Traceback" not in process.stderr.read()
 
 
+async def test_a_request_in_flight_is_not_blamed_on_its_server(web: LocalWeb) -> None:
+    asked = asyncio.Event()
+
+    async def silent(_request: ReceivedRequest) -> Reply:
+        asked.set()
+        await asyncio.sleep(30)
+        return text("late")
+
+    web.sites["127.0.0.1"] = {"/robots.txt": Reply(status=404), "/": silent}
+    with running("--http", "127.0.0.1:0") as process:
+        assert process.stderr is not None
+        async with Client(listening(process.stderr)) as client:
+            url = web.url("127.0.0.1")
+            call = asyncio.create_task(client.call_tool("fetch", {"url": url}))
+            async with asyncio.timeout(10):
+                await asked.wait()
+            process.send_signal(signal.SIGTERM)
+            said = await call
+            assert said.is_error
+            assert "The server is stopping" in text_of(said)
+        assert await asyncio.to_thread(process.wait, 10) == 0
+
+
 async def test_over_http_with_a_token(web: LocalWeb) -> None:
     with running("--http", "0.0.0.0:0", "--token", "env:COURTLY_TEST_TOKEN") as process:
         assert process.stderr is not None
