@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import sysconfig
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -19,6 +20,8 @@ from storage.store import StoreError
 _log = logging.getLogger("courtly.faults")
 _ROOT: Final = Path(__file__).parents[1]
 _OURS: Final = tuple(str(_ROOT / name) + "/" for name in ("crawler", "policies", "storage"))
+_LIBRARIES: Final = (sysconfig.get_path("stdlib") + "/", "<")  # "<": frozen or generated code
+_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 
 
 def contained(doing: str, error: Exception) -> str:
@@ -44,11 +47,14 @@ def is_memory(error: BaseException) -> bool:
 
 
 def _place(trace: TracebackType | None) -> str:
-    """The last line of this package in the traceback."""
-    place = "in an unknown place"
+    """The last line of the caller's program in the traceback, else of this package: an exception
+    of a function that the program passed in is to be found there."""
+    ours = program = None
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         if name.startswith(_OURS):
-            place = f"in {name[len(str(_ROOT)) + 1 :]}, line {trace.tb_lineno}"
+            ours = f"in {name[len(str(_ROOT)) + 1 :]}, line {trace.tb_lineno}"
+        elif not name.startswith(_LIBRARIES) and _INSTALLED.isdisjoint(Path(name).parts):
+            program = f"in {Path(name).name}, line {trace.tb_lineno}"
         trace = trace.tb_next
-    return place
+    return program or ours or "in an unknown place"

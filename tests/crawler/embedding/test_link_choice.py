@@ -141,7 +141,7 @@ async def test_an_exception_costs_its_page_alone(clock: JumpClock) -> None:
     failed = outcomes["/docs/1"]
     assert isinstance(failed, FailedPage)
     assert failed.code is FailureCode.INTERNAL
-    assert failed.sentence.startswith("ValueError in ")
+    assert failed.sentence.startswith("ValueError in test_link_choice.py, line ")
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ async def test_a_page_that_a_sink_refuses_fails_after_it_was_given(clock: JumpCl
     failed = outcomes[1]
     assert isinstance(failed, FailedPage)
     assert failed.code is FailureCode.INTERNAL
-    assert failed.sentence.startswith("ValueError in ")
+    assert failed.sentence.startswith("ValueError in test_outcomes.py, line ")
 
 
 async def test_a_page_withdrawn_by_a_late_robots_txt_is_blocked_after_it_was_given(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import json
 import random
 import sys
 from itertools import pairwise
@@ -282,6 +283,17 @@ async def test_errors_of_the_store_end_the_run(world: World) -> None:
     assert told.group_contains(StoreError)
     with pytest.raises(StoreError):
         contained("anything", StoreError("the disk is gone"))
+
+
+def test_a_fault_names_the_line_of_the_program_rather_than_of_a_library() -> None:
+    def parse() -> None:
+        json.loads("no JSON")
+
+    with pytest.raises(ValueError, match="Expecting value") as raised:
+        parse()
+    line = parse.__code__.co_firstlineno + 1
+    told = contained("anything", raised.value)
+    assert told == f"JSONDecodeError in test_faults.py, line {line}"
 
 
 async def test_a_visit_again_that_meets_a_fault_leaves_the_page_as_it_was(
