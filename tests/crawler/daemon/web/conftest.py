@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import convert
 
 from crawler.daemon import responses
+from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.problem import Problem
 from crawler.steering.live_state import Reloaded, SeedsAdded
@@ -57,6 +58,7 @@ class FakeOperations(Operations):
         self.changes: list[str] = ["312 hosts: politeness.delay 1 s to 4 s"]
         self.asked: list[tuple[object, ...]] = []
         self.broken: Problem | None = None
+        self.callers = cast("CallerRequests", None)  # no page sends requests for other programs
 
     async def status(self) -> Any:
         return convert(
