@@ -7,21 +7,22 @@ import importlib.util
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crawler.errors import RobotsDisallowed
-from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
+from crawler.testing import LocalWeb, Pages, ReceivedRequest, Reply, html, redirect, text
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 UA = "examplebot/1.0 (+https://example.com/bot)"
 HOST = "127.0.0.1"
 DELAY_S = 0.1
-LINES_MAX = 40
+LINES_MAX = 52
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -147,19 +148,33 @@ def chromium() -> str:
     return CHROMIUM
 
 
+@pytest.fixture
+def udp() -> Iterator[socket.socket]:
+    """A port that WebRTC would contact."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        bound.bind((HOST, 0))
+        bound.setblocking(False)
+        yield bound
+
+
 def page_of(title: str, body: str) -> Reply:
     return Reply(body=f"<!DOCTYPE html><title>{title}</title>{body}")
 
 
 async def test_all_that_chromium_requests_for_a_page_has_a_permit(
-    chromium: str, capsys: pytest.CaptureFixture[str]
+    chromium: str, udp: socket.socket, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    udp_port = udp.getsockname()[1]
     script = Reply(
         body="document.title += ' with script'; fetch('/private/data'); fetch('/moved');"
         "new WebSocket('ws://' + location.host + '/socket');"
         "navigator.sendBeacon('/private/beacon'); new Worker('/worker.js');"
         "navigator.serviceWorker?.register('/private/service.js').catch(() => {});"
-        "new EventSource('/private/events'); window.open('/private/popup');",
+        "new EventSource('/private/events'); window.open('/private/popup');"
+        "new SharedWorker('/shared.js'); fetch('/form', {method: 'POST'});"
+        f"const peer = new RTCPeerConnection({{iceServers: [{{urls: 'stun:{HOST}:{udp_port}'}}]}});"
+        "peer.createDataChannel('data');"
+        "peer.createOffer().then((offer) => peer.setLocalDescription(offer));",
         content_type="text/javascript",
     )
     body = (
@@ -170,22 +185,28 @@ async def test_all_that_chromium_requests_for_a_page_has_a_permit(
         '"eagerness": "immediate"}], "prefetch": [{"urls": ["/private/speculated"], '
         '"eagerness": "immediate"}]}</script>'
     )
-    site = {
+    site: Pages = {
         "/robots.txt": text("User-agent: examplebot\nDisallow: /private/\n"),
         "/": redirect("/page"),
         "/page": page_of("Page", body),
         "/style.css": Reply(body="body { background: url(/b.png) }", content_type="text/css"),
         "/script.js": script,
         "/worker.js": Reply(body="fetch('/private/of-worker')", content_type="text/javascript"),
+        "/shared.js": Reply(body="fetch('/private/of-shared')", content_type="text/javascript"),
+        "/form": redirect("/sent"),
+        "/sent": lambda request: text("sent", status=200 if request.method == "GET" else 405),
         "/image.png": Reply(body=b"", content_type="image/png"),
         "/b.png": Reply(body=b"", content_type="image/png"),
         "/frame": page_of("Frame", "<img src=/private/of-frame.png>"),
         "/moved": redirect("/private/moved"),
     }
     async with LocalWeb({HOST: site}) as web:
-        await run("playwright_page", web.url(HOST), chromium=chromium)
+        await run("playwright_page", web.url(HOST), chromium=chromium, idle_s=8)
         assert capsys.readouterr().out == f"{web.url(HOST, '/page')} Page with script\n"
         assert {*web.log.paths()} - {"/favicon.ico"} == {
             path for path in site if not path.startswith("/private/")
         }
+        assert {entry.status for entry in web.log if entry.path == "/sent"} == {200}
         assert_polite(web)
+    with pytest.raises(BlockingIOError):
+        udp.recv(1)
