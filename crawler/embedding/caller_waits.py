@@ -201,7 +201,9 @@ class CallerWaits:
         if not line.places:
             return
         first = line.places[0]
-        self._report(line, first, self.forecast(line, first.url))
+        forecast, limited = self.forecast(line, first.url), self._limited.get(first)
+        if limited is None or forecast.at_s <= limited.until_s:  # else it does not wait
+            self._report(line, first, forecast)
         if not self._limited:
             return
         known: dict[str, Forecast] = {}

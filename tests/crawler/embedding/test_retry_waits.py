@@ -152,6 +152,19 @@ async def test_backoffs_retries_and_pauses_are_logged(
     assert paused.endswith("waits for an operator: paused by an operator")
 
 
+async def test_a_call_that_gives_up_does_not_log_a_wait(
+    clock: JumpClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "courtly.fetch")
+    async with opened(clock, {f"{A}/robots.txt": delayed(60)}) as session:
+        for _ in range(2):  # while its robots.txt is fetched, and when it is known
+            with pytest.raises(WaitTooLong):
+                await session.get(f"{A}/", max_wait_s=5)
+        assert lines_of(caplog) == []
+        await session.get(f"{A}/", max_wait_s=100)
+    assert [line.split(",")[0] for line in lines_of(caplog)] == [f"{A}/ waits 1 min"]
+
+
 async def test_short_waits_are_not_logged(
     clock: JumpClock, caplog: pytest.LogCaptureFixture
 ) -> None:
