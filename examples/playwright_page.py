@@ -35,7 +35,7 @@ async def answer(session: PoliteSession, route: Route) -> None:
 
 
 async def main(
-    user_agent: str, url: str, chromium: str | None = None, idle_s: float = 60, **options: Any
+    user_agent: str, url: str, chromium: str | None = None, *, idle_s: float = 60, **options: Any
 ) -> None:
     async with PoliteSession(user_agent=user_agent, **options) as session, async_playwright() as p:
         browser = await p.chromium.launch(executable_path=chromium, args=CUT_OFF)
