@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
@@ -358,7 +359,6 @@ def _response(described: _Described, body: bytes, before: tuple[Response, ...]) 
 
 
 def _reason(error: BaseException) -> str:
-    text = str(error)
-    if isinstance(error, aiohttp.ClientConnectorError):
-        text = error.os_error.strerror or text
-    return text or type(error).__name__
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__

@@ -259,8 +259,14 @@ async def test_the_other_side_goes_away(start: Any, town: LocalWeb) -> None:
         with pytest.raises(SessionClosed, match="cannot be reached"):
             await one.get(town.url("a.test", "/one.html"))
         await one.aclose()
-    with pytest.raises(SessionClosed, match="cannot be reached"):
+    with pytest.raises(SessionClosed, match=r"reached \(connection refused\)"):
         async with PoliteSession(via=via):
+            pass
+
+
+async def test_a_database_of_a_server_is_opened_with_db() -> None:
+    with pytest.raises(ConfigError, match="give it as db"):
+        async with PoliteSession(via="postgresql://localhost/crawl"):
             pass
 
 
