@@ -16,6 +16,8 @@ from crawler.cli.options import allow_option, config_option, configured, user_ag
 from crawler.cli.text import say
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from crawler.config import Config
     from storage.location import Location
 
@@ -116,9 +118,10 @@ def mcp(
     if at is not None:
         _check_token(at[0], token)
     if not config.has_contact and via is None:
+        given = "without --user-agent" if user_agent is None else f"--user-agent {user_agent!r}"
         say(
-            "warning: without --user-agent, only pages on this machine can be fetched: it must "
-            "contain a web page or an e-mail address where site owners can reach you",
+            f"warning: {given}: only pages on this machine can be fetched; it must contain a web "
+            "page or an e-mail address where site owners can reach you",
             err=True,
         )
     if at is None and sys.stdin is not None and sys.stdin.isatty():
@@ -157,14 +160,14 @@ async def _serve(
 
     from crawler.clock import RealClock
     from crawler.embedding.session import PoliteSession
-    from crawler.mcp_server.http_transport import PATH, HttpServer, listen
+    from crawler.mcp_server.http_transport import PATH, HttpServer
     from crawler.mcp_server.server import make_server
     from crawler.mcp_server.stdio_transport import serve_stdio
     from crawler.mcp_server.tools import Tools
 
     _log_to_stderr()
     clock = RealClock()
-    listener = None if at is None else listen(*at)
+    listener = None if at is None else _listener(at)
     with contextlib.ExitStack() as stack:
         if listener is not None:
             stack.enter_context(listener)
@@ -232,6 +235,16 @@ def _address(text: str) -> tuple[str, int]:
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
         raise click.UsageError(f'--http: "{text}" is not HOST:PORT, such as 127.0.0.1:8711.')
     return host, int(port)
+
+
+def _listener(at: tuple[str, int]) -> socket:
+    from crawler.mcp_server.http_transport import listen
+
+    try:
+        return listen(*at)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise click.ClickException(f"--http: cannot listen on {at[0]}:{at[1]}: {reason}.") from None
 
 
 def _token(source: str | None) -> str:

@@ -399,7 +399,13 @@ def test_an_address_in_use_is_explained() -> None:
         port = listening(process.stderr).rpartition(":")[2].removesuffix("/mcp")
         code, err = problem(["--http", f"127.0.0.1:{port}"])
         assert code == 1
-        assert "in use" in err
+        assert f"cannot listen on 127.0.0.1:{port}: address already in use" in err
+
+
+def test_a_user_agent_without_a_contact_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    command = [*COMMAND, "--user-agent", "examplebot"]
+    subprocess.run(command, env=ENVIRONMENT, stdin=subprocess.DEVNULL, timeout=20, check=True)
+    assert "--user-agent 'examplebot': only pages on this machine" in capfd.readouterr().err
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
