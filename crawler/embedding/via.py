@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,8 @@ from storage.socket_path import short_name, socket_path
 from storage.store import StoreRefused
 
 HEADER_BYTES: Final = DESCRIPTION_BYTES + 1_000
+# Would otherwise create a database of this name, with clocks of its own.
+_AUTHORITY: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]+/?")
 
 
 def check_via(via: object, token: object, beside: Mapping[str, object]) -> None:
@@ -35,6 +38,8 @@ def check_via(via: object, token: object, beside: Mapping[str, object]) -> None:
         )
     given = [name for name, value in beside.items() if value]
     if not is_address(via):
+        if isinstance(via, str) and _AUTHORITY.fullmatch(via):
+            raise ConfigError(f"via: {via} looks like the address of a daemon: write http://{via}")
         given = [name for name in given if name in ("db", "cache")]
         if token is not None:
             raise ConfigError("token: a database has none; it is for the address of a daemon")
