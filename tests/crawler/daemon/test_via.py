@@ -302,7 +302,7 @@ async def test_another_server_is_refused(town: LocalWeb) -> None:
         ({"token": "x"}, "via: give the address"),
         ({"via": "http://"}, "has no host"),
         ({"via": "localhost:8710"}, "write http://localhost:8710"),
-        ({"via": "[::1]:8710"}, "write http://[::1]:8710"),
+        ({"via": "[::1]:8710"}, r"write http://\[::1\]:8710"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:
