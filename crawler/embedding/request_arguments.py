@@ -107,8 +107,7 @@ def check_client_request(request: ClientRequest) -> None:
     the host whose robots.txt is obeyed, and that Content-Length is that of the body. Raises
     InvalidRequest."""
     for name, value in request.headers.items():
-        if not is_token(name):
-            raise InvalidRequest("headers", f"{_shown(name)} cannot be a header name")
+        _check_name(name)
         if _CONTROL.search(value.replace("\t", " ")):
             raise InvalidRequest("headers", f'the value of "{name}" must be one line of text')
     host = request.url.host_port_subcomponent
@@ -147,6 +146,19 @@ def check_method(method: object) -> str:
     return method.upper()
 
 
+def _check_name(name: object) -> str:
+    """Return the name of a header. Raises InvalidRequest, which does not show it: a whole header
+    given as a name holds a secret."""
+    if not isinstance(name, str):
+        raise InvalidRequest("headers", f"a header name must be a string, not {_kind(name)}")
+    if not name:
+        raise InvalidRequest("headers", "a header name cannot be empty")
+    if not is_token(name):
+        wrong = next(char for char in name if not is_token(char))
+        raise InvalidRequest("headers", f"a header name cannot contain {wrong!a}")
+    return name
+
+
 def _headers(headers: object) -> dict[str, str]:
     if headers is None:
         return {}
@@ -157,8 +169,7 @@ def _headers(headers: object) -> dict[str, str]:
     checked: dict[str, str] = {}
     seen: set[str] = set()
     for name, value in headers.items():
-        if not isinstance(name, str) or not is_token(name):
-            raise InvalidRequest("headers", f"{_shown(name)} cannot be a header name")
+        name = _check_name(name)
         lower = name.lower()
         if is_of_connection(name):
             raise InvalidRequest(
