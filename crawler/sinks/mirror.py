@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import html
 import logging
 import mimetypes
@@ -48,6 +47,7 @@ from crawler.sinks.requisites import BYTES_READ_MAX
 from crawler.sinks.sink import SinkError, Withdrawn, sink_error, sink_errors
 from crawler.sinks.symbols import Symbols, drawings_used
 from policies.scope import HOPS_MAX
+from storage import process_locks
 from storage.safe_files import FILE_MODE, open_for_update
 from storage.transient_faults import kind_of
 
@@ -117,7 +117,7 @@ class Mirror:
         make_folder(mark, self._mode)
         self._lock = os.fdopen(open_for_update(mark / "lock", self._mode), "r+b")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            process_locks.lock(self._lock.fileno())
         except BlockingIOError:
             raise SinkError(f"the sink {self.path} is being written by another crawl") from None
         self._links.open()

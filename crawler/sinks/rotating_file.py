@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -17,6 +16,7 @@ from crawler.config import SinkConfig
 from crawler.sinks.folder import make_folder
 from crawler.sinks.members import whole_members
 from crawler.sinks.sink import SinkError, sink_error, sink_errors
+from storage import process_locks
 from storage.safe_files import FILE_MODE, open_for_update, sync_folder
 
 _log = logging.getLogger("courtly.sinks")
@@ -130,7 +130,7 @@ class RotatingFileSink:
         path = self.path
         file = os.fdopen(open_for_update(path, self._mode), "r+b", buffering=0)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            process_locks.lock(file.fileno())
         except BaseException as error:
             file.close()
             if isinstance(error, BlockingIOError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import tempfile
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
+
+from storage import process_locks
 
 _WORKERS_MAX: Final = 256  # of one crawl, on one machine
 _log = logging.getLogger("courtly.store")
@@ -37,7 +38,7 @@ class WorkerFile:
                     path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
                 )
                 try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    process_locks.lock(fd)
                 except OSError:
                     os.close(fd)
                     continue

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from pathlib import Path
 from typing import Final
 
+from storage import process_locks
 from storage.safe_files import FILE_MODE, open_for_update
 from storage.store import StoreError, StoreRefused
 from storage.transient_faults import FaultKind, kind_of
@@ -16,6 +16,7 @@ from storage.transient_faults import FaultKind, kind_of
 _HELD_ELSEWHERE: Final = (errno.EWOULDBLOCK, errno.EAGAIN)
 _HOLDER_BYTES_MAX: Final = 32
 _held_here: Final[set[Path]] = set()  # lock files that this process holds
+os.register_at_fork(after_in_child=_held_here.clear)
 
 
 def is_held_here(database: Path) -> bool:
@@ -70,7 +71,7 @@ class FileLock:
         """Lock the file; return False if its last holder removed it before that. Raises as
         `acquire`."""
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            process_locks.lock(fd)
         except OSError as error:
             if kind_of(error) in (FaultKind.MEMORY, FaultKind.DESCRIPTORS):
                 raise  # other errors may come from a file system without locks

@@ -21,6 +21,7 @@ import pytest
 
 from crawler.testing import JumpClock
 from policies.robots_state import RobotsState
+from storage import process_locks
 from storage.sqlite import SqliteReader, SqliteStore, databases, fault_kinds, file_lock, schema
 from storage.sqlite.file_lock import is_held_here
 from storage.sqlite.maintenance import check
@@ -473,7 +474,7 @@ async def test_an_opening_that_is_cancelled_holds_nothing(tmp_path, monkeypatch)
         (file_lock, "open_for_update"),
         (file_lock, "_check_single_name"),
         (file_lock, "_is_lock_file"),
-        (file_lock.fcntl, "flock"),
+        (process_locks.fcntl, "flock"),
         (schema, "_check_beside"),
         (schema, "open_exclusive"),
     ],
