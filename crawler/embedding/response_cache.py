@@ -6,7 +6,6 @@ It is no HTTP cache: entries never expire, and Cache-Control is ignored.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import json
@@ -22,6 +21,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from crawler.config import Config
 from crawler.embedding.response import Response
 from crawler.fetching.request import Request
+from crawler.threads import in_thread
 from policies.url import host_of
 from storage.store import StoreError
 
@@ -70,7 +70,7 @@ class ResponseCache:
             return None
         sent = _sent(config, request)
         try:
-            return await asyncio.to_thread(self._read, request.method, request.url, sent)
+            return await in_thread(self._read, request.method, request.url, sent)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"the response cache {self._path}: {_reason(error)}") from error
 
@@ -96,7 +96,7 @@ class ResponseCache:
             now_s,
         )
         try:
-            await asyncio.to_thread(self._write, row)
+            await in_thread(self._write, row)
         except (OSError, sqlite3.Error, OverflowError) as error:
             _log.warning(
                 "the response from %s was not written to the response cache %s: %s",
