@@ -226,7 +226,8 @@ async def test_a_forgotten_object_is_closed_with_a_warning(name: str, tmp_path: 
         await CLASSES[name](db).open()
 
     with warnings.catch_warnings(record=True) as shown:
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")  # those of Python are not meant
+        warnings.simplefilter("always", ResourceWarning)
         await asyncio.create_task(forget())
         gc.collect()
         async with asyncio.timeout(10):
