@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yarl import URL
 
@@ -18,6 +18,9 @@ from crawler.errors import InvalidURL
 from crawler.processing.link_filter import ChosenLink
 from crawler.threads import in_thread
 from policies.url import canonical
+
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import SinkFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +69,14 @@ class LinkChooser:
 class LinkGlobs:
     """A `LinkFilter` by patterns, as those of a sink."""
 
-    def __init__(self, accepts_url: Callable[[str], bool]) -> None:
-        self._accepts_url = accepts_url
+    def __init__(self, patterns: SinkFilter) -> None:
+        self._patterns = patterns
 
     async def choose(
         self, page: CrawledPage, links: Sequence[PageLink]
     ) -> Sequence[ChosenLink | None]:
-        return [ChosenLink(url=one.url) if self._accepts_url(one.url) else None for one in links]
+        accepts_url = self._patterns.accepts_url
+        return [ChosenLink(url=one.url) if accepts_url(one.url) else None for one in links]
 
 
 def link_filter(links: Links) -> LinkChooser | LinkGlobs:
@@ -84,14 +88,10 @@ def link_filter(links: Links) -> LinkChooser | LinkGlobs:
         raise ConfigError(
             'links: must be a function, or patterns: {"include": ["*/docs/*"], "exclude": []}'
         )
-    from crawler.sinks.build import page_callback  # for its checks of patterns
+    from crawler.sinks.build import page_filter
 
     lists = {key: [one] if isinstance(one, str) else list(one) for key, one in links.items()}
-    return LinkGlobs(page_callback(_no_call, **lists).filter.accepts_url)
-
-
-def _no_call(_page: CrawledPage) -> None:
-    """Only the patterns are needed."""
+    return LinkGlobs(page_filter(**lists))
 
 
 def _answers(

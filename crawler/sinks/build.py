@@ -26,12 +26,17 @@ def build_sinks(
 
 def page_callback(call: PageFunction, **options: object) -> PageCallback:
     """Create a callback with options as in a `[[sink]]`. Raises ConfigError."""
+    return PageCallback(call=call, filter=page_filter(**options))
+
+
+def page_filter(**options: object) -> SinkFilter:
+    """Create a filter of pages from options as in a `[[sink]]`. Raises ConfigError."""
     data = {"kind": "jsonl", "path": "of a function", **options}
     try:
         (sink,) = from_dict({"sink": [data]}, where="add_sink").sinks
     except ConfigError as error:
         raise ConfigError(*(text.replace(": sink.", ": ", 1) for text in error.problems)) from None
-    return PageCallback(call=call, filter=_filter(sink))
+    return _filter(sink)
 
 
 def _filter(sink: SinkConfig) -> SinkFilter:
