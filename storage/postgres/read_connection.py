@@ -105,11 +105,7 @@ class ReadConnection:
                 use([tuple(row) for row in rows])
 
     def close(self) -> None:
-        db, self.sql.db = self.sql.db, None
-        if db is not None and not db.is_closed():
-            with contextlib.suppress(Exception):
-                self._loop.run_until_complete(db.close(timeout=5.0))
-        self.sql.drop()
+        self.sql.close()
         self._loop.close()
 
 

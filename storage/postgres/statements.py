@@ -7,6 +7,7 @@ statements of SQLite: it is decoded faster than rows are.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import zlib
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -122,6 +123,13 @@ class PostgresStatements:
         if db is not None:
             db.terminate()
             self._loop.run_until_complete(asyncio.sleep(0))  # its callbacks
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        db, self.db = self.db, None
+        if db is not None and not db.is_closed():
+            with contextlib.suppress(Exception):
+                self._loop.run_until_complete(db.close(timeout=5.0))
 
     @property
     def opened(self) -> asyncpg.Connection[Any]:
