@@ -78,6 +78,15 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     return await _shared().run(work, *args, **kwargs)
 
 
+def result_or_error(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
+    """`work(*args, **kwargs)`, or the exception that it raised: for functions of users, because a
+    thread cannot raise StopIteration into a coroutine."""
+    try:
+        return work(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001
+        return error
+
+
 def start_daemon(work: Callable[..., object], *args: object, name: str) -> threading.Thread | None:
     """Start a daemon thread, which does not delay the end of the process even if it hangs. Returns
     None if cannot start a thread now."""

@@ -16,7 +16,7 @@ from crawler.documents.links import PageLink
 from crawler.embedding.url_data import checked_priority, encoded
 from crawler.errors import InvalidURL
 from crawler.processing.link_filter import ChosenLink
-from crawler.threads import in_thread
+from crawler.threads import in_thread, result_or_error
 from policies.url import canonical
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class LinkChooser:
             if inspect.iscoroutinefunction(self._call):
                 answers = [await self._call(page, link) for link in links]
             else:
-                given = await in_thread(_answers, self._call, page, links)
+                given = await in_thread(result_or_error, _answers, self._call, page, links)
                 if isinstance(given, Exception):
                     raise given
                 answers = [await one if inspect.isawaitable(one) else one for one in given]
@@ -96,12 +96,8 @@ def link_filter(links: Links) -> LinkChooser | LinkGlobs:
 
 def _answers(
     call: LinkFunction, page: CrawledPage, links: Sequence[PageLink]
-) -> Sequence[LinkAnswer | Awaitable[LinkAnswer]] | Exception:
-    """Return exceptions, because a thread cannot raise StopIteration into a coroutine."""
-    try:
-        return [call(page, link) for link in links]
-    except Exception as error:  # noqa: BLE001
-        return error
+) -> Sequence[LinkAnswer | Awaitable[LinkAnswer]]:
+    return [call(page, link) for link in links]
 
 
 def _chosen(page: CrawledPage, link: PageLink, answer: object) -> ChosenLink | None:

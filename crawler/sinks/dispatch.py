@@ -19,7 +19,7 @@ from crawler.faults import contained
 from crawler.fetching.request import Headers
 from crawler.sinks.sink import Sink, Withdrawn
 from crawler.sinks.sink_writer import SinkBatch, SinkWriter
-from crawler.threads import in_thread
+from crawler.threads import in_thread, result_or_error
 from policies.globs import Globs, globs
 from storage.store import Blocked
 
@@ -124,7 +124,7 @@ class PageCallback:
                 if inspect.iscoroutinefunction(self.call):
                     await self.call(page)
                 else:
-                    answer = await in_thread(_result_or_error, self.call, page)
+                    answer = await in_thread(result_or_error, self.call, page)
                     if isinstance(answer, Exception):
                         raise answer  # noqa: TRY301
                     if answer is not None:
@@ -142,14 +142,6 @@ def in_page_function() -> bool:
     """Whether this is called by a user's function that was called with a page: a commit waits for
     it."""
     return _calling.get()
-
-
-def _result_or_error(call: PageFunction, page: CrawledPage) -> Awaitable[None] | Exception | None:
-    """Return exceptions, because a thread cannot raise StopIteration into a coroutine."""
-    try:
-        return call(page)
-    except Exception as error:  # noqa: BLE001
-        return error
 
 
 class Sinks(SinkWriter):
