@@ -24,6 +24,7 @@ from crawler.frontier.frontier import ROBOTS, Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.origin import Origin, changes
 from crawler.frontier.tickets import FrontierClosedError
+from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from policies import robots_state
 from policies.quarantine import is_suspect
 from policies.retries import FailureCode
@@ -31,8 +32,8 @@ from policies.robots_state import RobotsFetch, RobotsState
 from policies.url import canonical, host_of, origin_of, path_of, robots_url
 from storage.store import Link, Store
 
-ELSEWHERE_AGAIN_S = 1.0  # until a host that another worker holds is asked for again,
-ELSEWHERE_S_MAX = 60.0  # and for how long; then the file counts as unreachable
+# For how long a host that another worker holds is asked for; then the file counts as unreachable.
+ELSEWHERE_S_MAX = 60.0
 REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as an absent file
 
 

@@ -18,12 +18,12 @@ from crawler.errors import WaitTooLong, said
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.reasons import HELD_ELSEWHERE, IN_FLIGHT, PAUSED, READY, RETRY, Reason, Wait
+from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from policies.robots_policy import Closed
 from policies.url import origin_of
 
 # A wait that is known to last at least this long is logged: longer than usual delays.
 LOGGED_S: Final = 10.0
-ELSEWHERE_AGAIN_S: Final = 1.0  # until a host that another worker holds is asked for again
 
 _log = logging.getLogger("courtly.fetch")
 

@@ -8,9 +8,10 @@ from typing import Final
 from crawler.config import Config
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_lines import HostLine
-from crawler.embedding.caller_waits import ELSEWHERE_AGAIN_S, WaitLimit
+from crawler.embedding.caller_waits import WaitLimit
 from crawler.errors import CourtlyError, SessionClosed
 from crawler.frontier.host_queue import Permit
+from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.scheduling.scheduler import Scheduler
 from crawler.sinks.dispatch import in_page_function
 

@@ -21,7 +21,6 @@ from crawler.downloading.robots_parser import RobotsParser
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_lines import CallerLines, HostLine
 from crawler.embedding.caller_verdicts import NextTurn
-from crawler.embedding.caller_waits import ELSEWHERE_AGAIN_S
 from crawler.errors import (
     CourtlyError,
     SessionClosed,
@@ -46,6 +45,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.frontier.host_queue import Permit
 from crawler.frontier.origin import Origin
 from crawler.frontier.reasons import HELD_ELSEWHERE
+from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.observer import Observer
 from crawler.orders import InvalidOrderError, SteerHost, decode
 from crawler.processing.committer import Committer

@@ -28,6 +28,7 @@ from crawler.frontier.reasons import (
 from crawler.frontier.robots_cache import RobotsCache
 from policies.robots_policy import Closed
 
+ELSEWHERE_AGAIN_S: Final = 1.0  # until a host that another worker holds is asked for again
 ADDRESS_LOOK_S: Final = 1.0  # how often an address is asked for that another worker contacts
 
 

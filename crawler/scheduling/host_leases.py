@@ -12,6 +12,7 @@ from crawler.config import Config
 from crawler.frontier.host_queue import PREFETCH, HostQueue
 from crawler.frontier.pace import NEVER
 from crawler.frontier.reasons import Reason, limit_reached
+from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.scheduling.other_workers import OtherWorkers
@@ -30,8 +31,7 @@ TURN_S = 5.0  # when a host with a large robots.txt that was released for others
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make room for others
 # Of a worker that shares its crawl:
 CLAIM_FIRST = 8  # hosts claimed by one that holds none; then as many as it holds, if there are
-ELSEWHERE_AGAIN_S = 1.0  # until a host that another worker holds is asked for again,
-ELSEWHERE_MAX = 10_000  # of as many hosts
+ELSEWHERE_MAX = 10_000  # hosts that others hold, of which it is known when they were asked for
 POLLED = 32  # hosts asked for URLs that others found, in one look
 SHARED_OUT_S = 10.0  # for this long after sharing hosts out, no more are claimed
 
