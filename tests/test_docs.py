@@ -7,11 +7,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml  # type: ignore[import-untyped]
 
 from crawler.config import from_dict
 from storage.columns import VIEWS
-from storage.location import ServerLocation
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -140,46 +138,3 @@ def test_every_view_and_column_is_described() -> None:
         told = text.partition(f"\n## {view}\n")[2].partition("\n## ")[0]
         assert told, view
         assert [name for name in columns if f"`{name}`" not in told] == [], view
-
-
-def test_the_compose_file_starts_workers_on_a_database() -> None:
-    text = (ROOT / "docs" / "compose.yaml").read_text(encoding="utf-8")
-    compose = yaml.safe_load(text)
-    services = compose["services"]
-    config = from_dict(tomllib.loads(compose["configs"]["crawl"]["content"]))
-    location = config.storage.location
-    assert isinstance(location, ServerLocation)
-    assert location.hosts[0][0] in services
-    database = services[location.hosts[0][0]]
-    assert "healthcheck" in database
-    assert database["environment"]["POSTGRES_DB"] == location.database
-    assert database["environment"]["POSTGRES_USER"] == location.user
-
-    workers = [one for one in services.values() if one["image"] == "courtly"]
-    assert len(workers) == 2
-    for worker in workers:
-        assert worker["depends_on"] == {location.hosts[0][0]: {"condition": "service_healthy"}}
-        assert worker["command"][:2] == ["courtly", "run"]
-        (mounted,) = worker["configs"]
-        assert mounted["source"] in compose["configs"]
-        assert mounted["target"] == worker["command"][2]
-    for service in services.values():
-        for name in service["secrets"]:
-            assert name in compose["secrets"]
-            path = f"/run/secrets/{name}"
-            assert path in (
-                database["environment"]["POSTGRES_PASSWORD_FILE"],
-                config.storage.password.partition(":")[2],
-            )
-    port = config.daemon.listens_on[1]
-    assert [one["ports"] for one in workers if "ports" in one] == [[f"127.0.0.1:{port}:{port}"]]
-    named = set(re.findall(r"CRAWL_[A-Z_]+", text.partition("name: courtly")[0]))
-    used = set(re.findall(r"CRAWL_[A-Z_]+", text.partition("name: courtly")[2]))
-    assert used == named
-
-
-def test_the_sample_alerts_can_be_read() -> None:
-    (group,) = yaml.safe_load((ROOT / "docs" / "alerts.yml").read_text("utf-8"))["groups"]
-    for rule in group["rules"]:
-        assert {"alert", "expr", "labels", "annotations"} <= rule.keys() <= {*rule, "for"}
-        assert rule["labels"]["severity"] in ("critical", "warning", "info")

@@ -219,7 +219,10 @@ def names() -> set[str]:
     return series | {re.sub("_(bucket|count)$", "", name) for name in series}
 
 
-@pytest.mark.parametrize(("file", "least"), [("alerts.yml", 7), ("daemon.md", 15)])
+@pytest.mark.parametrize(
+    ("file", "least"),
+    [("operations/alerts.yml", 7), ("operations/grafana/dashboard.json", 15), ("daemon.md", 15)],
+)
 def test_every_name_in_the_docs_and_in_the_sample_alerts_exists(file: str, least: int) -> None:
     named = set(re.findall(r"\bcourtly_[a-z_]+", (DOCS / file).read_text()))
     assert len(named) > least
@@ -227,9 +230,9 @@ def test_every_name_in_the_docs_and_in_the_sample_alerts_exists(file: str, least
 
 
 def test_every_sample_alert_is_explained() -> None:
-    alerts = set(re.findall(r"alert: (\w+)", (DOCS / "alerts.yml").read_text()))
+    alerts = set(re.findall(r"alert: (\w+)", (DOCS / "operations" / "alerts.yml").read_text()))
     explained = set(
-        re.findall(r"^\| `(Courtly\w+)`", (DOCS / "daemon.md").read_text(), re.MULTILINE)
+        re.findall(r"^\| `(Courtly\w+)`", (DOCS / "operations.md").read_text(), re.MULTILINE)
     )
     assert alerts
     assert alerts == explained
