@@ -59,6 +59,11 @@ class FileLocation(Struct, frozen=True):
         return str(self.path)
 
     @property
+    def stem(self) -> str:
+        """A short name: that of the file, without its ending."""
+        return self.path.stem
+
+    @property
     def key(self) -> str:
         """The same for all names of this database, and different from those of others."""
         return f"sqlite:{real_path(self.path).absolute()}"
@@ -83,6 +88,11 @@ class ServerLocation(Struct, frozen=True, kw_only=True):
         """The name for messages, logs and pages: a URL without the parameters that do not select
         the database."""
         return self._url(("search_path",), with_user=True)
+
+    @property
+    def stem(self) -> str:
+        """A short name: that of the database."""
+        return self.database
 
     @property
     def key(self) -> str:

@@ -425,6 +425,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/http/sessions.py:PEERS_MAX",
         "crawler/daemon/http/sessions.py:SESSIONS_MAX",
         "crawler/daemon/monitoring/recent_contacts.py:HOSTS_MAX",
+        "crawler/daemon/monitoring/recent_counts.py:SAMPLES_MAX",
         "crawler/embedding/caller_lines.py:HOSTS_KEPT_MAX",
         "crawler/embedding/caller_lines.py:LOOKED_AT_MAX",
         "crawler/embedding/caller_lines.py:ROBOTS_BYTES_KEPT_MAX",

@@ -17,6 +17,7 @@ from storage.location import parse_location
 
 _URL = re.compile(r"https?://[^\s/()<>\"';,]+", re.IGNORECASE)
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
+NAME_CHARS_MAX = 60  # of a daemon
 _STATUS = re.compile(r"(?:([1-5][0-9]{2})|([1-5])xx)\Z")
 
 # Set by the crawler or the connection, or they would change the meaning of a response (RFC 9110
@@ -141,6 +142,13 @@ def authority(value: str) -> str:
 def secret(value: str) -> str:
     """Return one line without surrounding whitespace, which a header could not carry."""
     return one_line(value).strip()
+
+
+def daemon_name(value: str) -> str:
+    """Return a name for titles and labels."""
+    if len(one_line(value)) > NAME_CHARS_MAX:
+        raise ValueError(f"is longer than {NAME_CHARS_MAX} characters")
+    return value.strip()
 
 
 def storage_url(value: str) -> str:

@@ -117,6 +117,11 @@ class Config:
         return Config.of(read.over(self.given))
 
     @property
+    def daemon_name(self) -> str:
+        """What tells this daemon from others."""
+        return self.daemon.name or self.storage.location.stem
+
+    @property
     def names_database(self) -> bool:
         """Whether `storage.url` is given, rather than its default."""
         return "url" in self.given.values.get("storage", {})

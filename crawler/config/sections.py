@@ -294,6 +294,14 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
 class DaemonConfig(_SectionWithSecrets, frozen=True, kw_only=True):
     """The `[daemon]` section."""
 
+    name: Annotated[
+        str,
+        Key(
+            "name on pages, in /api/status and in metrics; default: that of the database",
+            parse=checks.daemon_name,
+            restart=True,
+        ),
+    ] = ""
     listen: Annotated[
         str, Key("address and port to listen on", parse=checks.listen_address, restart=True)
     ] = "127.0.0.1:8710"

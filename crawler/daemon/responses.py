@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from crawler.daemon.monitoring.health import Health
 from crawler.steering.live_state import Activity, CrawlState, HostNow
 from storage.store import Row
 
@@ -47,7 +48,8 @@ class Worker(Struct, frozen=True, kw_only=True):
 class Status(Activity, frozen=True, kw_only=True):
     """GET /api/status. Counts are the row counts of the database's views; `fetching` has some of
     the requests in flight; `hosts_by_state` counts the hosts in memory; `held` says what stops the
-    whole crawl.
+    whole crawl. `at`: when this was so (Unix seconds). `name`: of the daemon. `health`: judged by
+    the last five minutes.
 
     `workers` share the crawl, if its database is on a server. `state`, the rates, the requests in
     flight, the hosts in memory and the memory are then those of the worker that answers."""
@@ -59,6 +61,9 @@ class Status(Activity, frozen=True, kw_only=True):
     hosts: int
     bytes: int
     version: str
+    health: Health
+    at: float
+    name: str
     workers: tuple[Worker, ...] = ()
 
     def of_all_workers(self) -> AllWorkers:
@@ -318,10 +323,17 @@ class PermitEnded(Struct, frozen=True, kw_only=True):
     id: str
 
 
-class Health(Struct, frozen=True, kw_only=True):
+class Liveness(Struct, frozen=True, kw_only=True):
     """GET /healthz."""
 
     status: Literal["ok"]
+
+
+class Readiness(Struct, frozen=True, kw_only=True):
+    """GET /readyz: 200 with "ready", or 503 with "not ready" and the names of what prevents it."""
+
+    status: Literal["ready", "not ready"]
+    failing: tuple[str, ...] = ()
 
 
 def from_row(kind: type[T], row: Row, **more: object) -> T:

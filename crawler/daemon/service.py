@@ -43,6 +43,7 @@ async def operations_of(opened: OpenCrawl, monitor: Monitor) -> AsyncIterator[Op
                 scheduler=opened.scheduler, reader=reader, clock=opened.clock
             ),
             callers=callers,
+            health=monitor.health,
             shared=shared,
         )
     finally:

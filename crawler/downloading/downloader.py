@@ -307,4 +307,5 @@ class Downloader:
             late_s=max(0.0, started_s - permit.could_s),
             next_in_s=next_in_s,
             rest_source=source,
+            early=started_s < permit.allowed_s,
         )

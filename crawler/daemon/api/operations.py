@@ -21,6 +21,8 @@ from crawler.daemon.api import settings_list
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
 from crawler.daemon.monitoring.event_stream import EventStream
+from crawler.daemon.monitoring.health import CheckName, HealthState
+from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.shared_store import SharedStore
 from crawler.daemon.problem import Problem, invalid, unknown_host
 from crawler.daemon.responses import from_row, from_rows
@@ -40,7 +42,7 @@ from policies import robots as robots_txt
 from policies.url import SeedError, canonical, host_of, origin_of, without_userinfo
 from storage import paging
 from storage.columns import robots_state
-from storage.store import Reader, Row
+from storage.store import Reader, Row, StoreError
 
 LIMIT_DEFAULT = 100  # rows of a page
 LIMIT_MAX = paging.ROWS_MAX
@@ -50,6 +52,8 @@ SEEDS_MAX = 10_000  # in one request
 SEED_BYTES_MAX = 65_536  # beyond any `scope.max_url_bytes`; an error message would repeat it
 HOST_SORTS = paging.HOST_SORTS
 HOST_STATES = tuple(state.value for state in paging.HostFilter)
+READY_WITHIN_S = 2.0  # for an answer of the database
+_NEEDED = frozenset((CheckName.COMMITS, CheckName.DISK, CheckName.WORKERS))
 COMMAND_WAIT_S = 5.0  # for an unavailable database, before the request is answered
 STATUS_KEPT_S = 0.25  # concurrent listeners share a status: it looks at every host in memory
 _LATER = (
@@ -72,6 +76,7 @@ class Operations:
         stream: EventStream,
         robots_fetcher: RobotsThroughCrawl,
         callers: CallerRequests,
+        health: HealthMonitor,
         shared: SharedStore | None = None,
     ) -> None:
         self._control = control
@@ -84,6 +89,7 @@ class Operations:
         self._status_at_s = -math.inf
         self._status_lock = asyncio.Lock()
         self.stream = stream
+        self._health = health
 
     # ------------------------------------------------------------ queries
 
@@ -98,6 +104,7 @@ class Operations:
                 or now_s - self._status_at_s >= STATUS_KEPT_S
             ):
                 activity, stats = self._control.status(), await self._control.stats()
+                workers = () if self.shared is None else await self.shared.workers()
                 kept = self._status = responses.Status(
                     **structs.asdict(activity),
                     visited=stats.visited,
@@ -107,10 +114,29 @@ class Operations:
                     hosts=stats.hosts,
                     bytes=stats.body_bytes,
                     version=__version__,
-                    workers=() if self.shared is None else await self.shared.workers(),
+                    workers=workers,
+                    health=self._health.judged(activity, stats, workers),
+                    at=self._clock.wall(),
+                    name=self._control.config.daemon_name,
                 )
                 self._status_at_s = now_s
             return kept
+
+    async def readiness(self) -> responses.Readiness:
+        """Whether the crawl can make progress: it is not ending, and its database takes outcomes.
+        What is wrong with sites or the network does not count: another instance would share it."""
+        failing = ["stopping"] if self._control.state is CrawlState.STOPPING else []
+        try:
+            async with asyncio.timeout(READY_WITHIN_S):
+                checks = (await self.status()).health.checks
+        except (TimeoutError, StoreError):
+            failing.append(CheckName.COMMITS)
+        else:
+            bad = {one.check for one in checks if one.state is HealthState.BAD}
+            failing += sorted(bad & _NEEDED)
+        return responses.Readiness(
+            status="not ready" if failing else "ready", failing=tuple(failing)
+        )
 
     async def hosts(
         self,

@@ -20,7 +20,7 @@ from crawler.daemon.http.guards import HEADERS, Guards, HttpSettings, cookie_nam
 from crawler.daemon.http.routes import ROUTES, Route
 from crawler.daemon.http.sse import events
 from crawler.daemon.problem import Problem
-from crawler.daemon.responses import Health
+from crawler.daemon.responses import Liveness
 from storage.store import StoreError
 
 BODY_BYTES_MAX = 4_000_000  # 10,000 seeds, or a robots.txt of 500 KiB in JSON
@@ -46,8 +46,8 @@ class ErrorPages(Protocol):
 
 PAGES: web.AppKey[ErrorPages] = web.AppKey("pages")
 
-# Requests that need no token: the health check, the login form and its files.
-PUBLIC: Final = frozenset({"/healthz", "/login"})
+# Requests that need no token: the health checks, the login form and its files.
+PUBLIC: Final = frozenset({"/healthz", "/readyz", "/login"})
 PUBLIC_UNDER: Final = "/static/"
 
 _log = logging.getLogger("courtly.http")
@@ -70,6 +70,7 @@ def build(
     app[PAGES] = pages
     app.on_response_prepare.append(_add_headers)
     app.router.add_get("/healthz", _healthz)
+    app.router.add_get("/readyz", _readyz)
     app.router.add_get("/api/openapi.json", _openapi)
     app.router.add_get("/openapi.json", _openapi)  # where tools look first
     app.router.add_get("/api/events", events(operations, app[GUARDS], clock), allow_head=False)
@@ -94,7 +95,12 @@ def _handler(route: Route) -> Handler:
 
 
 async def _healthz(_request: web.Request) -> web.StreamResponse:
-    return as_json(Health(status="ok"))
+    return as_json(Liveness(status="ok"))
+
+
+async def _readyz(request: web.Request) -> web.StreamResponse:
+    found = await request.app[OPERATIONS].readiness()
+    return as_json(found, status=200 if found.status == "ready" else 503)
 
 
 async def _openapi(_request: web.Request) -> web.StreamResponse:

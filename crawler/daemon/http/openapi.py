@@ -12,7 +12,7 @@ from msgspec import Struct
 from crawler.daemon import problem
 from crawler.daemon.http import caller_routes
 from crawler.daemon.http.routes import ROUTES, Route
-from crawler.daemon.responses import Health
+from crawler.daemon.responses import Liveness, Readiness
 from crawler.version import __version__
 
 
@@ -65,7 +65,7 @@ _LOGIN = {
 @cache
 def description() -> Mapping[str, object]:
     """OpenAPI 3.1. Shared by all callers: do not modify it."""
-    types = [ProblemBody, Health, *(route.answer for route in ROUTES)]
+    types = [ProblemBody, Liveness, Readiness, *(route.answer for route in ROUTES)]
     types += [kind for route in ROUTES for kind in (route.query, route.body)]
     types += [*caller_routes.ANSWERS, *caller_routes.BODIES]
     wanted = list(dict.fromkeys(types))
@@ -79,8 +79,10 @@ def description() -> Mapping[str, object]:
         paths.setdefault(route.path, {})[route.method.lower()] = operation
     refused = _content(schemas[ProblemBody], problem.CONTENT_TYPE, "A problem.")
     paths |= caller_routes.paths(schemas, refused)
-    health = _get("healthz", "Check that the daemon is alive; needs no token.", schemas[Health])
+    health = _get("healthz", "Check that the daemon is alive; needs no token.", schemas[Liveness])
     paths["/healthz"] = {"get": {**health, "security": []}}
+    ready = _get("readyz", "Check that it makes progress; needs no token.", schemas[Readiness])
+    paths["/readyz"] = {"get": {**ready, "security": []}}
     text = {"type": "string"}
     events = _get("events", "Events as they happen.", text, "text/event-stream", _EVENTS)
     metrics = _get("metrics", "Metrics for Prometheus.", text, "text/plain", "The text format.")

@@ -31,7 +31,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 def render(metrics: Metrics, status: Status, measures: StoreMeasures | None = None) -> bytes:
     """The text format, version 0.0.4. measures: of a database that several workers share."""
     registry = CollectorRegistry()
-    families = [*_counted(metrics), *_measured(status)]
+    families = [*_counted(metrics, status.name), *_measured(status)]
     if measures is not None:
         families += [*store_families(measures), *worker_families(status.workers)]
     registry.register(_Snapshot(families))
@@ -48,11 +48,13 @@ class _Snapshot(Collector):
         return self._families
 
 
-def _counted(metrics: Metrics) -> Iterator[Metric]:
+def _counted(metrics: Metrics, name: str) -> Iterator[Metric]:
     build = GaugeMetricFamily(
-        "courtly_build_info", "Always 1; the label is the version.", labels=("version",)
+        "courtly_build_info",
+        "Always 1; the labels are the version and the name of the daemon.",
+        labels=("version", "name"),
     )
-    build.add_metric((__version__,), 1)
+    build.add_metric((__version__, name), 1)
     yield build
     for counter in metrics.counters:
         family = CounterMetricFamily(counter.name, counter.note, labels=counter.labels)
@@ -87,6 +89,14 @@ def _measured(status: Status) -> Iterator[Metric]:
     for reason in HoldReason:
         reasons.add_metric((reason.value,), float(reason.value in active))
     yield reasons
+    health = GaugeMetricFamily(
+        "courtly_health",
+        "Health by the last five minutes: 0 ok, 1 warning, 2 bad.",
+        labels=("check",),
+    )
+    for check in status.health.checks:
+        health.add_metric((check.check.value,), check.state.severity)
+    yield health
     yield GaugeMetricFamily("courtly_requests_in_flight", "Requests in flight.", status.in_flight)
     yield GaugeMetricFamily(
         "courtly_resident_memory_bytes", "Resident memory.", status.memory_bytes or 0

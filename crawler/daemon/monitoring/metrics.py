@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from crawler.daemon.monitoring.recent_counts import Counts
 from crawler.observer import Contacted, Observer
 from policies.holds import Hold, HoldReason
 from policies.retries import FailureCode
@@ -36,6 +37,15 @@ OTHER: Final = "other"  # a kind added later
 LATENCY_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 LATENESS_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120)
 COMMIT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+
+SLOW_COMMIT_S: Final = 1.0  # one of the bounds above
+# Failures for which the network or the site is responsible, and which got no complete response.
+LOST: Final = frozenset(
+    (
+        FailureCode.DNS, FailureCode.CONNECT, FailureCode.TLS, FailureCode.TIMEOUT,
+        FailureCode.PROTOCOL, FailureCode.BODY,
+    )
+)  # fmt: skip
 
 FRONTIER_STATES: Final = ("queued", "visited", "blocked", "failed")
 _OUTCOMES: Final = {
@@ -141,6 +151,19 @@ class Metrics(Observer):
             "courtly_given_up_urls",
             "URLs that failed together because no connection to their origin could be made.",
         )
+        self._gave_up_hosts = CounterFamily(
+            "courtly_given_up_hosts", "Origins whose queued URLs were given up together."
+        )
+        self._early = CounterFamily(
+            "courtly_early_contacts",
+            "Contacts that began before the politeness delay of their host was over.",
+        )
+        self._refusals = CounterFamily(
+            "courtly_refusals",
+            "Responses that ask for fewer requests, by status.",
+            "status",
+            initial=[("429",), ("503",)],
+        )
         self._links = CounterFamily("courtly_links_committed", "Links committed with their pages.")
         self.log_lines_lost = CounterFamily(
             "courtly_log_lines_lost", "Log lines that could not be written."
@@ -170,6 +193,9 @@ class Metrics(Observer):
             self._outcomes,
             self._blocked,
             self._gave_up,
+            self._gave_up_hosts,
+            self._early,
+            self._refusals,
             self._links,
             self.log_lines_lost,
             self._holds,
@@ -185,6 +211,10 @@ class Metrics(Observer):
         self._received.of[kind,] += seen.wire_bytes
         if kind == "robots":
             self._robots.of[_robots_result(seen),] += 1
+        if seen.early:
+            self._early.of[()] += 1
+        if seen.status in (429, 503):
+            self._refusals.of[str(seen.status),] += 1
         if seen.latency_s is not None:
             self._latency.observe(seen.latency_s)
         self._lateness.observe(seen.late_s)
@@ -196,6 +226,7 @@ class Metrics(Observer):
 
     def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
         self._gave_up.of[()] += count
+        self._gave_up_hosts.of[()] += 1
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
         self._commit.observe(elapsed_s)
@@ -204,7 +235,29 @@ class Metrics(Observer):
     def hold_began(self, hold: Hold) -> None:
         self._holds.of[hold.reason.value,] += 1
 
-    # ------------------------------------------------------------ for the web page
+    # ------------------------------------------------------------ for the health and the web page
+
+    def counts(self) -> Counts:
+        """The counts that health is judged by, since the start."""
+        outcomes, given_up = self._outcomes.of, int(self._gave_up.of[()])
+        failed = int(outcomes["failed",]) + given_up
+        slow = self._commit.counts[bisect_left(self._commit.bounds, SLOW_COMMIT_S) + 1 :]
+        return Counts(
+            pages=sum(
+                int(count) for (kind, _), count in self._fetches.of.items() if kind == "page"
+            ),
+            lost=sum(int(self._fetches.of["page", code.value]) for code in LOST),
+            server_errors=int(self._fetches.of["page", "5xx"]),
+            refusals=int(sum(self._refusals.of.values())),
+            robots=int(sum(self._robots.of.values())),
+            robots_unreachable=int(self._robots.of["unreachable",]),
+            ended=int(outcomes["visited",] + outcomes["blocked",]) + failed,
+            failed=failed,
+            given_up_hosts=int(self._gave_up_hosts.of[()]),
+            early=int(self._early.of[()]),
+            commits=sum(self._commit.counts),
+            slow_commits=sum(slow),
+        )
 
     def by_outcome(self) -> dict[str, int]:
         """Contacts of this run by outcome, robots.txt included: `{"2xx": 12, …}`."""

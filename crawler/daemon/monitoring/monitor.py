@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
 from crawler.daemon.monitoring.event_stream import EventStream
+from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_contacts import RecentContacts
 from crawler.daemon.monitoring.series import FINE_STEP_S, Sample, Series
@@ -33,6 +34,7 @@ class Monitor:
     def __init__(self, clock: Clock, log: EventLog | None = None) -> None:
         self.clock = clock
         self.metrics = Metrics()
+        self.health = HealthMonitor(clock, self.metrics)
         self.recent = RecentContacts()
         self.series = Series()
         self.stream = EventStream(clock, log)
@@ -40,7 +42,7 @@ class Monitor:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        return (self.stream, self.metrics, self.recent)
+        return (self.stream, self.metrics, self.health, self.recent)
 
     @contextlib.asynccontextmanager
     async def sampling(
@@ -66,6 +68,9 @@ class Monitor:
 
     async def _sample(self, control: Control, shared: SharedStore | None) -> None:
         at_s, now, stats = self.clock.wall(), control.status(), await control.stats()
+        if self._log is not None:
+            self.metrics.log_lines_lost.of[()] = self._log.file.lost
+        await self.health.sample(control.config, now.uncommitted)
         workers = () if shared is None else await shared.workers()
         others = others_in(workers)
         self.series.add(

@@ -16,7 +16,8 @@ from markupsafe import Markup, escape
 
 from crawler.config.keys import SECTIONS
 from crawler.config.units import format_bytes, format_duration
-from crawler.daemon.responses import Setting, Worker
+from crawler.daemon.monitoring.health import HealthState
+from crawler.daemon.responses import Setting, Status, Worker
 from crawler.explain import formatting
 
 NOTHING: Final = Markup('<span class="none">–</span>')
@@ -142,6 +143,25 @@ def date_time(value: object) -> Markup:
     )
 
 
+def time_of_day(value: object) -> str | Markup:
+    """ "10:31:05 UTC"."""
+    number = _real(value)
+    if number is None or not 0 < number < 1e11:
+        return NOTHING
+    return f"{datetime.fromtimestamp(number, UTC):%H:%M:%S} UTC"
+
+
+def mood(status: Status) -> str:
+    """The state of the crawl in a word, for titles: with a sign if it is not well."""
+    word = status.state.value.capitalize()
+    match status.health.state:
+        case HealthState.BAD:
+            return f"⚠ {word}, not well"
+        case HealthState.WARNING:
+            return f"⚠ {word}"
+    return word
+
+
 def address(value: object) -> Markup:
     """A link to the page about a URL, and one to the URL itself. Anything but http and https is
     shown as plain text."""
@@ -172,6 +192,12 @@ def host_link(value: object) -> Markup:
     )
 
 
+def sentence_case(value: object) -> str:
+    """robots.txt stays as it is."""
+    text = str(value)
+    return text if "." in text else text.capitalize()
+
+
 def text_or_dash(value: object) -> str | Markup:
     """A foreign string, or a dash for none."""
     return NOTHING if value is None or value == "" else plain(value)
@@ -190,12 +216,15 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     "count": count,
     "duration": duration,
     "host_link": host_link,
+    "mood": mood,
     "percent": percent,
     "plain": plain,
     "rate": rate,
     "sentence": sentence,
+    "sentence_case": sentence_case,
     "short": short,
     "size": size,
+    "time_of_day": time_of_day,
     "words": text_or_dash,
     "worker_pill": worker_pill,
 }

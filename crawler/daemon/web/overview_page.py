@@ -11,6 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
+from crawler.daemon.monitoring.health import CheckName, HealthState
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.monitoring.series import Track
 from crawler.daemon.responses import Status, others_in
@@ -26,8 +27,6 @@ FETCHING_SHOWN: Final = 8
 ATTENTION_KEPT_S: Final = 4.0
 _HOSTS_OF_EACH: Final = 4  # in each state that needs attention
 _ATTENTION_STATES: Final = ("backing-off", "paused", "slowed", "failing")
-_FAILING_SHARE: Final = 0.3  # of the requests without a response, for a warning…
-_FAILING_MIN: Final = 20  # …if there were at least this many requests
 
 URL_LABELS: Final = {
     "visited": "Visited",
@@ -42,6 +41,12 @@ OUTCOME_LABELS: Final = {
     "5xx": "5xx, server error",
     "none": "No usable response",
     "other": "Other statuses",
+}
+CHECK_LINKS: Final = {
+    CheckName.NETWORK: "/hosts?state=failing",
+    CheckName.RESPONSES: "/hosts?state=backing-off",
+    CheckName.URLS: "/hosts?state=failing&sort=-failed",
+    CheckName.POLITENESS: "/hosts?sort=-breaches",
 }
 HOST_LABELS: Final = {
     "in_flight": "Request in flight",
@@ -91,7 +96,9 @@ class OverviewPage(PageHandlers):
         # Of what one worker does, the others report a part only.
         here = ", this worker" if len(status.workers) > 1 else ""
         values = {
-            "headline": headline(status, outcomes),
+            "headline": headline(status),
+            "checks": status.health.checks,
+            "check_links": CHECK_LINKS,
             "here": here,
             "spans": [(name, label) for name, label, _ in SPANS],
             "span": span,
@@ -136,48 +143,50 @@ class OverviewPage(PageHandlers):
         return list(found.values())
 
 
-def headline(status: Status, outcomes: Mapping[str, int]) -> Headline:
-    """The health of the crawl in a phrase, and a sentence about it."""
+def headline(status: Status) -> Headline:
+    """The state of the crawl in a phrase, and a sentence about it: first what is wrong."""
     counts = f"{counted(status.visited, 'page')} visited on {counted(status.hosts, 'host')}"
     left = f"{status.queued:,} queued"
+    title, sentence = _activity(status, counts, left)
+    troubles = status.health.troubles
+    if not troubles or status.state in (CrawlState.HELD, CrawlState.STOPPING):
+        return Headline(title=title, sentence=sentence)
+    bad = [one for one in troubles if one.state is HealthState.BAD]
+    title += ", but not well" if bad else ", with warnings"
+    shown = " ".join(one.sentence for one in bad or troubles)
+    return Headline(title=title, sentence=f"{shown} {counts}, {left}.")
+
+
+def _activity(status: Status, counts: str, left: str) -> tuple[str, str]:
+    """What the crawl is doing: a phrase, and a sentence."""
     match status.state:
         case CrawlState.PAUSED:
-            title = "Paused"
-            sentence = f"No new requests are started until the crawl is resumed. {counts}, {left}."
+            return "Paused", (
+                f"No new requests are started until the crawl is resumed. {counts}, {left}."
+            )
         case CrawlState.HELD:
-            title = "On hold: a problem with this machine or its network"
-            sentence = (
+            return "On hold: a problem with this machine or its network", (
                 f"The crawl resumes automatically once the problem is resolved. {counts}, {left}."
             )
         case CrawlState.STOPPING:
-            title = "Stopping"
-            sentence = (
+            return "Stopping", (
                 "Requests in flight are being finished and their results committed. "
                 f"{counts}, {left}."
             )
         case CrawlState.IDLE if any(not one.idle for one in others_in(status.workers)):
-            title = "Running on other workers"
-            sentence = f"This worker has nothing to do at present. {counts}, {left}."
+            return "Running on other workers", (
+                f"This worker has nothing to do at present. {counts}, {left}."
+            )
         case CrawlState.IDLE if not status.hosts:
-            title = "Waiting for seeds"
-            sentence = "No URL is known yet. Add a seed to start the crawl."
+            return "Waiting for seeds", "No URL is known yet. Add a seed to start the crawl."
+        case CrawlState.IDLE if status.queued:
+            return "Idle", f"Every queued URL is waiting for its host. {counts}."
         case CrawlState.IDLE:
-            why = "Every queued URL is waiting for its host."
-            if not status.queued:
-                why = (
-                    "Nothing is queued: the crawl is waiting for new seeds or for the next revisit."
-                )
-            title, sentence = "Idle", f"{why} {counts}."
-        case _:
-            title, sentence = "Running", f"{counts}, {left}."
-            total, lost = sum(outcomes.values()), outcomes.get("none", 0)
-            if total >= _FAILING_MIN and lost > _FAILING_SHARE * total:
-                title = "Running, with many failures"
-                sentence = (
-                    f"{filters.percent(lost, total)} of the requests in this run received no usable"
-                    f" response. Check the network of this machine. {counts}, {left}."
-                )
-    return Headline(title=title, sentence=sentence)
+            return "Idle", (
+                "Nothing is queued: the crawl is waiting for new seeds or for the next revisit. "
+                f"{counts}."
+            )
+    return "Running", f"{counts}, {left}."
 
 
 def plots(monitor: Monitor, here: str, *, now_s: float, span_s: float) -> list[charts.Plot]:

@@ -3,10 +3,56 @@
 (() => {
   const EVERY_MS = 5000;       // the interval of the plots
   const AT_LEAST_MS = 2000;    // minimum time between two updates
+  const LOST_MS = 4000;        // without a sign of the daemon, which sends its status every second
+  const ANSWER_MS = 4000;      // how long an update may take
   const FEED_ROWS = 12;
 
   const KEPT = "courtly-live";  // per tab: whether updates are stopped
   let on = sessionStorage.getItem(KEPT) !== "off", busy = false, last = 0, timer = 0, source = null;
+
+  // The data on the page is of `dataAt` (the daemon's clock); it was heard of at `heardAt` (ours). Both in milliseconds.
+  const root = document.documentElement;
+  let dataAt = Number(root.dataset.at || 0) * 1000, heardAt = Date.now(), shownAt = Date.now();
+  let ended = false, lost = false, title = document.title;
+
+  const heard = (at) => {
+    heardAt = Date.now();
+    ended = false;
+    if (at > 0) dataAt = at * 1000;
+    contact();
+  };
+
+  const clock = (ms) => new Date(ms).toISOString().slice(11, 19) + " UTC";
+  const since = (s) => (s < 120 ? `${s} s` : s < 7200 ? `${Math.floor(s / 60)} min` : `${Math.floor(s / 3600)} h`);
+
+  // Shows the age of the data, and whether the daemon still answers.
+  function contact() {
+    const age = document.getElementById("age");
+    if (!age || !dataAt) return;
+    const silent = Date.now() - heardAt, seconds = Math.floor(silent / 1000);
+    const gone = ended || (on && !document.hidden && Date.now() - Math.max(heardAt, shownAt) > LOST_MS);
+    age.textContent = seconds < 2 ? clock(dataAt) : `${clock(dataAt)}, ${since(seconds)} ago`;
+    const banner = document.getElementById("no-contact");
+    if (gone) {
+      const words = ended
+        ? `Your session has ended. This page shows the state at ${clock(dataAt)}, ${since(seconds)} ago. `
+        : `No answer from the daemon for ${since(seconds)}. This page shows the state at ${clock(dataAt)}.`;
+      if (ended) {
+        const link = document.createElement("a");
+        link.href = (root.dataset.base || "") + "/login?next=" + encodeURIComponent(location.pathname + location.search);
+        link.textContent = "Log in again";
+        banner.replaceChildren(words, link);
+      } else {
+        banner.textContent = words;
+      }
+      document.title = `⚠ ${ended ? "Logged out" : "No contact"} · ${title.replace(/^⚠ /, "")}`;
+    }
+    if (gone === lost) return;
+    lost = gone;
+    banner.hidden = !gone;
+    root.classList.toggle("lost", gone);
+    if (!gone) { document.title = title; refresh(); }
+  }
 
   const inUse = (part) => {
     const selection = document.getSelection();
@@ -20,16 +66,20 @@
     busy = true;
     last = Date.now();
     try {
-      const answer = await fetch(location.href, { headers: { Accept: "text/html", "X-Live": "1" }, credentials: "same-origin" });
-      if (!answer.ok || answer.redirected) return;
+      const answer = await fetch(location.href, { headers: { Accept: "text/html", "X-Live": "1" }, credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MS) });
+      if (answer.redirected || answer.status === 401) { ended = true; contact(); return; }
+      if (!answer.ok) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      title = fresh.title;
+      if (!lost) document.title = title;
+      heard(Number(fresh.documentElement.dataset.at || 0));
       for (const part of document.querySelectorAll("[data-live]")) {
         const other = fresh.getElementById(part.id);
         if (!other || inUse(part) || part.innerHTML === other.innerHTML) continue;
         part.replaceChildren(...[...other.childNodes].map((node) => document.importNode(node, true)));
       }
     } catch {
-      // The daemon is unreachable; the next update may succeed.
+      contact();  // the daemon does not answer; the next update may succeed
     } finally {
       busy = false;
     }
@@ -70,11 +120,12 @@
   function listen() {
     if (!on || source || typeof EventSource === "undefined") return;
     source = new EventSource("/api/events");
+    source.addEventListener("status", (event) => heard(JSON.parse(event.data).at));
     source.addEventListener("change", soon);
     source.addEventListener("gave_up", soon);
     source.addEventListener("hold", soon);
     source.addEventListener("contact", (event) => { if (on && !document.hidden) feed(JSON.parse(event.data)); });
-    source.onerror = () => { if (source.readyState === EventSource.CLOSED) { source = null; } };
+    source.onerror = () => { if (source && source.readyState === EventSource.CLOSED) { source = null; refresh(); } };
   }
 
   function disconnect() {
@@ -90,15 +141,17 @@
     button.type = "button";
     button.className = "small";
     const label = () => { button.textContent = on ? "Stop live updates" : "Start live updates"; };
-    button.addEventListener("click", () => { on = !on; sessionStorage.setItem(KEPT, on ? "on" : "off"); label(); if (on) { listen(); refresh(); } else { disconnect(); } });
+    button.addEventListener("click", () => { on = !on; sessionStorage.setItem(KEPT, on ? "on" : "off"); label(); shownAt = Date.now(); if (on) { listen(); refresh(); } else { disconnect(); } });
     label();
     place.append(button);
     place.hidden = false;
     listen();
     setInterval(() => { listen(); soon(); }, EVERY_MS);
-    document.addEventListener("visibilitychange", () => { if (document.hidden) { disconnect(); } else { listen(); soon(); } });
+    document.addEventListener("visibilitychange", () => { if (document.hidden) { disconnect(); } else { shownAt = Date.now(); listen(); soon(); } });
     addEventListener("pagehide", disconnect);
   }
+
+  setInterval(contact, 1000);
 
   // "/" focuses the search field of the page.
   document.addEventListener("keydown", (event) => {

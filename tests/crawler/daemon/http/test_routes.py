@@ -435,7 +435,9 @@ async def test_the_description_lists_every_route(start: Any) -> None:
         (route.method, route.resource.canonical)
         for route in daemon.app.router.routes()
         if route.method != "HEAD"
-        and route.resource.canonical.startswith(("/api/", "/healthz", "/metrics", "/log"))
+        and route.resource.canonical.startswith(
+            ("/api/", "/healthz", "/readyz", "/metrics", "/log")
+        )
     } - {("GET", "/login")}  # a page
     assert served <= known
     assert known <= served

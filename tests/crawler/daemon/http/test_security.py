@@ -131,12 +131,13 @@ async def test_the_config_adds_host_names(guarded: Any) -> None:
 async def test_all_routes_but_healthz_and_login_need_the_token(guarded: Any) -> None:
     for route in list(guarded.app.router.routes()):
         path = route.resource.canonical
-        if path in ("/healthz", "/login", "/static/{name}") or route.method == "HEAD":
+        if path in ("/healthz", "/readyz", "/login", "/static/{name}") or route.method == "HEAD":
             continue
         answer = await guarded.client.ask(route.method, path)
         assert answer.status == 401, path
         assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert (await guarded.client.get("/healthz")).body == {"status": "ok"}
+    assert (await guarded.client.get("/readyz")).body == {"status": "ready", "failing": []}
     assert (await guarded.client.get("/login")).status == 200
     assert (await guarded.client.get("/nowhere")).status == 401
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from crawler.daemon.monitoring.exposition import render
+from crawler.daemon.monitoring.health import Evidence, judge
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.shared_store import StoreMeasures
 from crawler.daemon.responses import Status, Worker
@@ -37,6 +38,9 @@ STATUS = Status(
     fetching=(),
     uncommitted=0,
     version="1",
+    health=judge(Evidence(state=CrawlState.RUNNING, workers=1)),
+    at=1.0,
+    name="crawl",
 )
 
 
@@ -162,7 +166,8 @@ def test_gauges_are_named_after_their_units() -> None:
     assert found["courtly_state{state=running}"] == 1
     assert found["courtly_state{state=paused}"] == 0
     assert found["courtly_resident_memory_bytes{}"] == 80_000_000
-    assert [name for name in found if name.startswith("courtly_build_info{version=")]
+    assert [name for name in found if name.startswith("courtly_build_info{name=crawl,version=")]
+    assert found["courtly_health{check=network}"] == 0
 
 
 def test_series_do_not_grow_with_hosts_urls_or_odd_answers() -> None:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
-from msgspec import convert
+from msgspec import convert, to_builtins
 
 from crawler.daemon import responses
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.operations import Operations
+from crawler.daemon.monitoring.health import Evidence, judge
 from crawler.daemon.problem import Problem
-from crawler.steering.live_state import Reloaded, SeedsAdded
+from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded
 from crawler.testing import JumpClock
 from policies import robots
 
@@ -58,6 +59,7 @@ class FakeOperations(Operations):
         self.changes: list[str] = ["312 hosts: politeness.delay 1 s to 4 s"]
         self.asked: list[tuple[object, ...]] = []
         self.broken: Problem | None = None
+        self.health = to_builtins(judge(Evidence(state=CrawlState.RUNNING)))
         self.callers = cast("CallerRequests", None)  # no page sends requests for other programs
 
     async def status(self) -> Any:
@@ -81,6 +83,9 @@ class FakeOperations(Operations):
                 "uncommitted": 0,
                 "held": [],
                 "version": "0.1.0",
+                "health": self.health,
+                "at": NOW_S,
+                "name": "news",
             },
             responses.Status,
         )

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from crawler.daemon.monitoring.health import Evidence, Health, judge
+from crawler.daemon.monitoring.recent_counts import Counts
 from crawler.daemon.responses import Status, Worker
 from crawler.daemon.web.filters import worker_pill
 from crawler.daemon.web.overview_page import headline
+from crawler.steering.live_state import CrawlState
 from tests.crawler.daemon.monitoring.test_metrics import STATUS
 
 ONE = replace(STATUS, visited=1, hosts=1, queued=2)
@@ -29,15 +32,36 @@ ONE = replace(STATUS, visited=1, hosts=1, queued=2)
 )
 def test_it_describes_what_the_crawl_is_doing(given: Any, title: str, words: str) -> None:
     status: Status = replace(ONE, **given)
-    found = headline(status, {"2xx": 5})
+    found = headline(status)
     assert found.title == title
     assert words in found.sentence
 
 
-def test_it_warns_when_many_requests_fail() -> None:
-    found = headline(ONE, {"2xx": 10, "none": 90})
-    assert found.title == "Running, with many failures"
-    assert "90 %" in found.sentence
+def health(**seen: Any) -> Health:
+    return judge(Evidence(**({"state": CrawlState.RUNNING} | seen)))
+
+
+def test_an_outage_changes_the_headline_at_any_age_of_the_crawl() -> None:
+    """With a million good requests before, only those of the last minutes count."""
+    outage = health(
+        recent=Counts(pages=1_600, lost=1_503, ended=1_503, failed=1_503),
+        run=Counts(pages=1_001_503, lost=1_503, ended=1_001_503, failed=1_503),
+        failed=1_503,
+        ended=1_001_503,
+    )
+    found = headline(replace(ONE, health=outage))
+    assert found.title == "Running, but not well"
+    assert "1,503 of 1,600 page requests got no response" in found.sentence
+    assert "1,503 URLs failed in the last five minutes" in found.sentence
+    after = health(run=Counts(pages=1_001_503, lost=1_503), failed=1_503, ended=1_001_503)
+    assert headline(replace(ONE, health=after)).title == "Running"
+
+
+def test_an_idle_crawl_whose_urls_have_all_failed_is_not_well() -> None:
+    failed = health(state=CrawlState.IDLE, failed=20_000, ended=20_000)
+    idle = replace(ONE, state=CrawlState.IDLE, queued=0, failed=20_000, health=failed)
+    assert headline(idle).title == "Idle, but not well"
+    assert "20,000 of 20,000 URLs failed so far" in headline(idle).sentence
 
 
 WORKER = Worker(
@@ -49,10 +73,10 @@ WORKER = Worker(
 def test_it_tells_idle_workers_from_an_idle_crawl() -> None:
     busy = replace(WORKER, id=8, here=False, idle=False)
     given: Any = {"state": "idle"}
-    found = headline(replace(ONE, **given, workers=(WORKER, busy)), {})
+    found = headline(replace(ONE, **given, workers=(WORKER, busy)))
     assert found.title == "Running on other workers"
     resting = replace(busy, idle=True)
-    assert headline(replace(ONE, **given, workers=(WORKER, resting)), {}).title == "Idle"
+    assert headline(replace(ONE, **given, workers=(WORKER, resting))).title == "Idle"
 
 
 def test_the_state_of_a_worker() -> None:

@@ -97,7 +97,7 @@ async def test_every_page_is_served_with_its_title_under_a_strict_policy(
 ) -> None:
     html = await site.get(path)
     assert html.count("<h1") == 1
-    assert re.search(r"<title>[^<]+ · courtly</title>", html)
+    assert re.search(r"<title>(⚠ )?Running · [^<]+ · news</title>", html)
     answer = await site.head(path)
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy

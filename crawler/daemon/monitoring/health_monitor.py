@@ -1,0 +1,103 @@
+"""Gathers what the health of a crawl is judged by, and judges it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.daemon.monitoring.health import Evidence, Health, Space, dated, judge
+from crawler.daemon.monitoring.metrics import Metrics
+from crawler.daemon.monitoring.recent_counts import RecentCounts
+from crawler.observer import Observer
+from crawler.steering.live_state import Activity
+from crawler.threads import in_thread
+from storage.location import FileLocation
+
+if TYPE_CHECKING:
+    from crawler.daemon.responses import Worker
+    from storage.store import Stats
+
+
+class HealthMonitor(Observer):
+    """The health of one crawl. `metrics` counts what happens in it."""
+
+    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+        self._clock = clock
+        self._metrics = metrics
+        self._counts = RecentCounts()
+        self._spaces: Sequence[Space] = ()
+        self._committed_s = clock.monotonic()
+        self._waiting_s: float | None = None  # since when outcomes wait to be committed
+        self._health: Health | None = None
+
+    def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
+        self._committed_s = self._clock.monotonic()
+
+    async def sample(self, config: Config, uncommitted: int) -> None:
+        """Take a sample of the counts, and look at the disks. Every few seconds."""
+        self._counts.add(self._clock.monotonic(), self._metrics.counts())
+        self._note(uncommitted)
+        folders = _folders(config)
+        self._spaces = await in_thread(lambda: _spaces(folders)) if folders else ()
+
+    def _note(self, uncommitted: int) -> None:
+        if not uncommitted:
+            self._waiting_s = None
+        elif self._waiting_s is None:
+            self._waiting_s = self._clock.monotonic()
+
+    def uncommitted_s(self) -> float:
+        """How long outcomes have waited for a commit."""
+        if self._waiting_s is None:
+            return 0.0
+        return self._clock.monotonic() - max(self._waiting_s, self._committed_s)
+
+    def judged(self, now: Activity, stats: Stats, workers: Sequence[Worker] = ()) -> Health:
+        """The health at this moment."""
+        self._note(now.uncommitted)
+        counts = self._metrics.counts()
+        found = judge(
+            Evidence(
+                state=now.state,
+                held=now.held,
+                recent=self._counts.last(counts, now_s=self._clock.monotonic()),
+                run=counts,
+                failed=stats.failed,
+                ended=stats.visited + stats.blocked + stats.failed,
+                queued=stats.queued,
+                uncommitted_s=self.uncommitted_s(),
+                spaces=self._spaces,
+                log_lines_lost=int(self._metrics.log_lines_lost.of[()]),
+                silent=[f"{one.id} ({one.name})" for one in workers if one.silent],
+                workers=len(workers),
+            )
+        )
+        self._health = dated(found, self._health, self._clock.wall())
+        return self._health
+
+
+def _folders(config: Config) -> list[Path]:
+    """The directories that the crawl writes to."""
+    files = [sink.path for sink in config.sinks]
+    if isinstance(config.storage.location, FileLocation):
+        files.append(config.storage.location.path)
+    if config.daemon.log is not None:
+        files.append(config.daemon.log)
+    return sorted({file.absolute().parent for file in files})
+
+
+def _spaces(folders: Sequence[Path]) -> list[Space]:
+    """One for each file system; folders that cannot be examined are left out."""
+    found: dict[int, Space] = {}
+    for folder in folders:
+        try:
+            usage, device = shutil.disk_usage(folder), folder.stat().st_dev
+        except OSError:
+            continue
+        space = Space(folder=folder, free_bytes=usage.free, total_bytes=usage.total)
+        found.setdefault(device, space)
+    return list(found.values())
