@@ -520,6 +520,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/embedding/middleware.py:HOLD_MAX_S",
     ),
     NO_VALUE: (
+        "crawler/config/checks.py:NAME_CHARS_MAX",
         "crawler/documents/charset.py:_HEADER_CHARS_MAX",
         "crawler/documents/prescan.py:_BYTES_MAX", "crawler/documents/sitemap_xml.py:ELEMENTS_MAX",
         "crawler/documents/sitemap_xml.py:_TAG_CHARS_MAX", "policies/listing.py:_DATE_CHARS_MAX",

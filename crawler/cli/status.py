@@ -85,6 +85,7 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
         )
     for one in workers if isinstance(workers, list) else ():
         yield _worker(one)
+    yield from _troubles(found.get("health"))
     held = found.get("held")
     for hold in held if isinstance(held, list) else ():
         yield f"held since {at(hold['since'])}: {plain(str(hold['sentence']))}"
@@ -100,6 +101,15 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
     fetching = found.get("fetching")
     for one in fetching[:FETCHING_SHOWN] if isinstance(fetching, list) else ():
         yield f"  fetching {plain(str(one['url']))} for {format_duration(_number(one['since_s']))}"
+
+
+def _troubles(health: object) -> Iterator[str]:
+    """The checks that are not ok, the worst first."""
+    checks = health["checks"] if isinstance(health, Mapping) else ()
+    for state in ("bad", "warning"):
+        for one in checks:
+            if one["state"] == state:
+                yield f"{state}: {plain(str(one['check']))}: {plain(str(one['sentence']))}"
 
 
 def _worker(row: Mapping[str, object]) -> str:

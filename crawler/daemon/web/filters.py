@@ -195,7 +195,7 @@ def host_link(value: object) -> Markup:
 def sentence_case(value: object) -> str:
     """robots.txt stays as it is."""
     text = str(value)
-    return text if "." in text else text.capitalize()
+    return "URLs" if text == "urls" else text if "." in text else text.capitalize()
 
 
 def text_or_dash(value: object) -> str | Markup:
