@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from crawler.daemon.monitoring.health import Health
+from crawler.daemon.health import Health
 from crawler.steering.live_state import Activity, CrawlState, HostNow
 from storage.store import Row
 

@@ -20,8 +20,8 @@ from crawler.daemon import responses
 from crawler.daemon.api import settings_list
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
+from crawler.daemon.health import CheckName, HealthState
 from crawler.daemon.monitoring.event_stream import EventStream
-from crawler.daemon.monitoring.health import CheckName, HealthState
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.shared_store import SharedStore
 from crawler.daemon.problem import Problem, invalid, unknown_host

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.daemon.monitoring.health import Evidence, Health, Space, dated, judge
+from crawler.daemon.health import Evidence, Health, Space, dated, judge
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_counts import RecentCounts
 from crawler.observer import Observer

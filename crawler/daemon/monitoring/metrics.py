@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from crawler.daemon.monitoring.recent_counts import Counts
+from crawler.daemon.health import Counts
 from crawler.observer import Contacted, Observer
 from policies.holds import Hold, HoldReason
 from policies.retries import FailureCode

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from crawler.config.keys import SECTIONS
 from crawler.config.units import format_bytes, format_duration
-from crawler.daemon.monitoring.health import HealthState
+from crawler.daemon.health import HealthState
 from crawler.daemon.responses import Setting, Status, Worker
 from crawler.explain import formatting
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from crawler.daemon.monitoring.health import CheckName, HealthState
+from crawler.daemon.health import CheckName, HealthState
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.monitoring.series import Track
 from crawler.daemon.responses import Status, others_in

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.config import from_dict
-from crawler.daemon.monitoring.health import (
+from crawler.daemon.health import (
     Check,
     CheckName,
+    Counts,
     Evidence,
     HealthState,
     Space,
@@ -21,7 +22,7 @@ from crawler.daemon.monitoring.health import (
 )
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.metrics import Metrics
-from crawler.daemon.monitoring.recent_counts import STEP_S, WINDOW_S, Counts, RecentCounts
+from crawler.daemon.monitoring.recent_counts import STEP_S, WINDOW_S, RecentCounts
 from crawler.steering.live_state import ActiveHold, CrawlState
 from policies.holds import SENTENCES, HoldReason
 from policies.retries import FailureCode

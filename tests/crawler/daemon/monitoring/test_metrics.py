@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from crawler.daemon.health import Evidence, judge
 from crawler.daemon.monitoring.exposition import render
-from crawler.daemon.monitoring.health import Evidence, judge
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.shared_store import StoreMeasures
 from crawler.daemon.responses import Status, Worker

@@ -11,7 +11,7 @@ from msgspec import convert, to_builtins
 from crawler.daemon import responses
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.operations import Operations
-from crawler.daemon.monitoring.health import Evidence, judge
+from crawler.daemon.health import Evidence, judge
 from crawler.daemon.problem import Problem
 from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded
 from crawler.testing import JumpClock

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from crawler.daemon.monitoring.health import Evidence, Health, judge
-from crawler.daemon.monitoring.recent_counts import Counts
+from crawler.daemon.health import Counts, Evidence, Health, judge
 from crawler.daemon.responses import Status, Worker
 from crawler.daemon.web.filters import worker_pill
 from crawler.daemon.web.overview_page import headline

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from crawler.config.units import format_bytes, format_duration
-from crawler.daemon.monitoring.recent_counts import Counts
 from crawler.explain.formatting import counted
 from crawler.steering.live_state import ActiveHold, CrawlState
 from policies.holds import CONNECTING, HoldReason
@@ -86,6 +85,36 @@ class Health(Struct, frozen=True, kw_only=True):
         """The checks that are not ok, the worst first."""
         found = [one for one in self.checks if one.state is not HealthState.OK]
         return tuple(sorted(found, key=lambda one: -one.state.severity))
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """Counts since the start, or in a span of time.
+
+    pages: contacts for pages. lost: those without a response, for which the network or the site is
+    responsible. server_errors: 5xx. refusals: 429 and 503. robots, robots_unreachable: requests for
+    robots.txt. ended: URLs visited, blocked or failed. failed: URLs that failed, also those given
+    up together. given_up_hosts: origins whose URLs were given up. early: contacts that began before
+    the delay of their host was over. commits, slow_commits: of which the latter took over a second.
+    """
+
+    pages: int = 0
+    lost: int = 0
+    server_errors: int = 0
+    refusals: int = 0
+    robots: int = 0
+    robots_unreachable: int = 0
+    ended: int = 0
+    failed: int = 0
+    given_up_hosts: int = 0
+    early: int = 0
+    commits: int = 0
+    slow_commits: int = 0
+
+    def since(self, before: Counts) -> Counts:
+        """The difference to earlier counts."""
+        pairs = zip(structs.astuple(self), structs.astuple(before), strict=True)
+        names = self.__struct_fields__
+        return Counts(**dict(zip(names, (now - then for now, then in pairs), strict=True)))
 
 
 class Space(Struct, frozen=True, kw_only=True):
