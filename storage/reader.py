@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
@@ -22,6 +23,17 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 
 Row = Mapping[str, object]  # one row of a view, by column name
+
+
+class StoredReason(enum.StrEnum):
+    """What a host with queued URLs waits for, as far as its row tells."""
+
+    READY = "ready"  # nothing
+    DELAY = "delay"  # its next contact: a politeness delay, or a visit window
+    BACKOFF = "backoff"
+    PAUSED = "paused"  # by an operator
+    UNREACHABLE = "unreachable"  # it could not be connected to
+    LATER = "later"  # retries that are not due, or a robots.txt that could not be fetched
 
 
 class RowPage(Struct, frozen=True, kw_only=True):
@@ -68,6 +80,17 @@ class Reader(Protocol):
 
         Each has `table` (its name), `bytes` (with its indexes), and, as the server estimates them,
         `rows` and `dead_rows`, whose space is reused once the table is vacuumed.
+        """
+        ...
+
+    async def queue_holds(self, now_s: float) -> Sequence[Row]:
+        """Return what the queued URLs wait for, by reason; their sum is that of all `queued` of the
+        hosts, at one moment. now_s: Unix seconds.
+
+        Each row has `reason` (StoredReason), `urls`, `hosts`, `first_at` and `last_at` (Unix
+        seconds: when the first and the last of its hosts may be contacted), and `through_at`: when
+        the slowest would be done if every URL took one request. `host` is "", or, for a host that
+        a session holds, its name: that session knows more about it.
         """
         ...
 

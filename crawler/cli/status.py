@@ -42,12 +42,17 @@ def status(database: DatabaseOptions, as_json: bool) -> None:
 
 async def _stored(database: Location) -> Mapping[str, object]:
     """The status according to the database; `workers` are the live ones of a shared one."""
+    from msgspec import to_builtins
+
     from crawler.databases import looking_into
+    from crawler.steering.queue_holds import queue_holds
     from storage.location import FileLocation
 
     async with looking_into(database) as reader:
         stats = await reader.stats()
         workers = await reader.workers()
+        rows = await reader.queue_holds(time.time())
+    holds = queue_holds(rows, {}, overall=None, pages_per_s=0.0, now_s=time.time())
     state = STOPPED
     if workers:
         state = "idle" if all(one["idle"] for one in workers) else "running"
@@ -66,6 +71,7 @@ async def _stored(database: Location) -> Mapping[str, object]:
         "pages_per_s": sum(_number(one["pages_per_s"]) for one in heard_of),
         "bytes_per_s": 0.0,
         "uptime_s": max(0.0, time.time() - min(began_at)) if began_at else 0.0,
+        "queue": to_builtins(holds),
         **({} if isinstance(database, FileLocation) else {"workers": workers}),
     }
 
@@ -95,12 +101,27 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
         f"{_number(found['queued']):,.0f} queued, "
         f"on {counted(int(_number(found['hosts'])), 'host')}"
     )
+    queue = found.get("queue")
+    for one in queue if isinstance(queue, list) else ():
+        yield _queue_line(one)
     states = found.get("hosts_by_state")
     if isinstance(states, Mapping) and states:
         yield "active hosts: " + ", ".join(f"{count:,} {state}" for state, count in states.items())
     fetching = found.get("fetching")
     for one in fetching[:FETCHING_SHOWN] if isinstance(fetching, list) else ():
         yield f"  fetching {plain(str(one['url']))} for {format_duration(_number(one['since_s']))}"
+
+
+def _queue_line(hold: Mapping[str, object]) -> str:
+    """What some of the queued URLs wait for."""
+    until = hold["last_at"]
+    through = hold["through_at"]
+    times = f", until {at(until)}" if isinstance(until, float) and until > time.time() else ""
+    times += f", through {at(through)} at the earliest" if through else ""
+    return (
+        f"  {_number(hold['urls']):,.0f} queued on {counted(int(_number(hold['hosts'])), 'host')}: "
+        f"{hold['sentence']}{times}"
+    )
 
 
 def _troubles(health: object) -> Iterator[str]:

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from crawler.daemon.health import Health
 from crawler.steering.live_state import Activity, CrawlState, HostNow
+from crawler.steering.queue_holds import QueueHold
 from storage.store import Row
 
 Json = Annotated[object, Meta(extra_json_schema={"description": "Any JSON value."})]
@@ -49,7 +50,7 @@ class Status(Activity, frozen=True, kw_only=True):
     """GET /api/status. Counts are the row counts of the database's views; `fetching` has some of
     the requests in flight; `hosts_by_state` counts the hosts in memory; `held` says what stops the
     whole crawl. `at`: when this was so (Unix seconds). `name`: of the daemon. `health`: judged by
-    the last five minutes.
+    the last five minutes. `queue`: what the queued URLs wait for, as of `queue_at`.
 
     `workers` share the crawl, if its database is on a server. `state`, the rates, the requests in
     flight, the hosts in memory and the memory are then those of the worker that answers."""
@@ -62,6 +63,8 @@ class Status(Activity, frozen=True, kw_only=True):
     bytes: int
     version: str
     health: Health
+    queue: tuple[QueueHold, ...]
+    queue_at: float | None
     at: float
     name: str
     workers: tuple[Worker, ...] = ()

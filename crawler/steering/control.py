@@ -49,6 +49,7 @@ from crawler.steering.live_state import (
     host_state,
     resident_bytes,
 )
+from crawler.steering.queue_holds import LiveWait, QueueReason, reason_of
 from crawler.steering.waits import stored_wait
 from policies.holds import Hold
 from policies.scope import Scope
@@ -171,18 +172,9 @@ class Control:
 
     def host_now(self, host: str) -> HostNow | None:
         """A host in memory; None for others, of which the store's row says everything."""
-        frontier = self._frontier
-        if (held := frontier.permits.get(host)) is None:
+        if (held := self._frontier.permits.get(host)) is None:
             return None
-        wait_s, reason = frontier.waiting.why(held)
-        state = host_state(held, wait_s)
-        if state in (HostState.CLOSED, HostState.ROBOTS, HostState.IDLE):
-            move = frontier.waiting.next_move(held)
-            if move is not None:
-                at_s, reason = move.at_s, move.reason
-                wait_s = math.inf if at_s is None else max(0.0, at_s - self._clock.monotonic())
-            elif state is HostState.IDLE:
-                reason = limit_reached(held.full) if held.full else IDLE
+        state, wait_s, reason = self._wait_of(held)
         return HostNow(
             state=state,
             next_at=_wall(self._clock, wait_s, held),
@@ -192,6 +184,41 @@ class Control:
             delay_s=held.pace.rest.delay_s,
             delay_source=held.pace.rest.source,
         )
+
+    def _wait_of(self, held: HostQueue) -> tuple[HostState, float, Reason]:
+        """The state of a host in memory, for how many seconds it waits, and why."""
+        frontier = self._frontier
+        wait_s, reason = frontier.waiting.why(held)
+        state = host_state(held, wait_s)
+        if state in (HostState.CLOSED, HostState.ROBOTS, HostState.IDLE):
+            move = frontier.waiting.next_move(held)
+            if move is not None:
+                at_s, reason = move.at_s, move.reason
+                wait_s = math.inf if at_s is None else max(0.0, at_s - self._clock.monotonic())
+            elif state is HostState.IDLE:
+                reason = limit_reached(held.full) if held.full else IDLE
+        return state, wait_s, reason
+
+    def live_waits(self) -> dict[str, LiveWait]:
+        """What each host in memory waits for. Looks at all of them: call it every few seconds."""
+        found = {}
+        for held in self._frontier.permits:
+            _, wait_s, reason = self._wait_of(held)
+            until = _wall(self._clock, wait_s, held)
+            found[held.slot] = LiveWait(reason_of(reason.wait), until)
+        return found
+
+    @property
+    def stands_still(self) -> QueueReason | None:
+        """Why no host at all is contacted; None if some may be."""
+        if stops := self._frontier.permits.stops:
+            return QueueReason.CRAWL_PAUSED if stops.paused else QueueReason.CRAWL_HELD
+        return None
+
+    @property
+    def pages_per_s(self) -> float:
+        """The recent rate of pages."""
+        return self._scheduler.committer.rates.per_s(self._clock.monotonic())[0]
 
     def wait_reason(self, host: str, row: Row | None = None) -> str:
         """Why this host is not being contacted now, in words; "" if it waits for nothing.

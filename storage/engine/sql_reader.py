@@ -12,7 +12,7 @@ from typing import Protocol, Self, TypeVar
 from policies.robots_state import RobotsState
 from policies.url import origin_of
 from storage.columns import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
-from storage.engine import page_queries
+from storage.engine import page_queries, queue_query
 from storage.engine.link_table import (
     OUT,
     REQUISITE,
@@ -110,6 +110,9 @@ class SqlReader:
 
     async def table_sizes(self) -> Sequence[Row]:
         return ()
+
+    async def queue_holds(self, now_s: float) -> Sequence[Row]:
+        return await self._database.read(partial(queue_query.queue_holds, now_s=now_s))
 
     async def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None

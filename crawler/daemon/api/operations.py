@@ -19,6 +19,7 @@ from crawler.config import ConfigError
 from crawler.daemon import responses
 from crawler.daemon.api import settings_list
 from crawler.daemon.api.caller_requests import CallerRequests
+from crawler.daemon.api.queue_view import QueueView
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
 from crawler.daemon.health import CheckName, HealthState
 from crawler.daemon.monitoring.event_stream import EventStream
@@ -90,6 +91,7 @@ class Operations:
         self._status_lock = asyncio.Lock()
         self.stream = stream
         self._health = health
+        self.queue = QueueView(control, reader, clock)
 
     # ------------------------------------------------------------ queries
 
@@ -104,6 +106,7 @@ class Operations:
                 or now_s - self._status_at_s >= STATUS_KEPT_S
             ):
                 activity, stats = self._control.status(), await self._control.stats()
+                holds = await self.queue.holds()
                 workers = () if self.shared is None else await self.shared.workers()
                 kept = self._status = responses.Status(
                     **structs.asdict(activity),
@@ -117,6 +120,8 @@ class Operations:
                     workers=workers,
                     health=self._health.judged(activity, stats, workers),
                     at=self._clock.wall(),
+                    queue=holds,
+                    queue_at=self.queue.at,
                     name=self._control.config.daemon_name,
                 )
                 self._status_at_s = now_s

@@ -22,6 +22,7 @@ from crawler.daemon.monitoring.shared_families import store_families, worker_fam
 from crawler.daemon.monitoring.shared_store import StoreMeasures
 from crawler.daemon.responses import Status
 from crawler.steering.live_state import CrawlState, HostState
+from crawler.steering.queue_holds import QueueReason
 from crawler.version import __version__
 from policies.holds import HoldReason
 
@@ -97,6 +98,19 @@ def _measured(status: Status) -> Iterator[Metric]:
     for check in status.health.checks:
         health.add_metric((check.check.value,), check.state.severity)
     yield health
+    urls_held, hosts_held = (
+        GaugeMetricFamily(f"courtly_queue_{what}", note, labels=("reason",))
+        for what, note in (
+            ("urls", "Queued URLs by what they wait for."),
+            ("hosts", "Hosts with queued URLs by what they wait for."),
+        )
+    )
+    found = {one.reason: one for one in status.queue}
+    for queue_reason in QueueReason:
+        one = found.get(queue_reason)
+        urls_held.add_metric((queue_reason.value,), one.urls if one else 0)
+        hosts_held.add_metric((queue_reason.value,), one.hosts if one else 0)
+    yield from (urls_held, hosts_held)
     yield GaugeMetricFamily("courtly_requests_in_flight", "Requests in flight.", status.in_flight)
     yield GaugeMetricFamily(
         "courtly_resident_memory_bytes", "Resident memory.", status.memory_bytes or 0

@@ -20,6 +20,7 @@ from crawler.daemon.web.host_pages import attention, host_pill
 from crawler.daemon.web.rendering import PageContext, PageHandlers
 from crawler.explain.formatting import counted
 from crawler.steering.live_state import CrawlState
+from crawler.steering.queue_holds import QueueReason
 from storage.store import StoreError
 
 SPANS: Final = (("10m", "10 min", 600.0), ("1h", "1 h", 3_600.0), ("24h", "24 h", 86_400.0))
@@ -42,6 +43,14 @@ OUTCOME_LABELS: Final = {
     "none": "No usable response",
     "other": "Other statuses",
 }
+QUEUE_LINKS: Final = {
+    QueueReason.READY: "/hosts?state=queued&sort=-queued",
+    QueueReason.DELAY: "/hosts?state=waiting&sort=-queued",
+    QueueReason.BACKOFF: "/hosts?state=backing-off&sort=-queued",
+    QueueReason.UNREACHABLE: "/hosts?state=failing&sort=-queued",
+    QueueReason.PAUSED: "/hosts?state=paused&sort=-queued",
+}
+_UNTIL_RESUMED: Final = frozenset((QueueReason.PAUSED, QueueReason.CRAWL_PAUSED))
 CHECK_LINKS: Final = {
     CheckName.NETWORK: "/hosts?state=failing",
     CheckName.RESPONSES: "/hosts?state=backing-off",
@@ -98,6 +107,7 @@ class OverviewPage(PageHandlers):
         values = {
             "headline": headline(status),
             "checks": status.health.checks,
+            "holds": queue_rows(status),
             "check_links": CHECK_LINKS,
             "here": here,
             "spans": [(name, label) for name, label, _ in SPANS],
@@ -141,6 +151,19 @@ class OverviewPage(PageHandlers):
                     row.host, HostAttention(host=row.host, kind=kind, word=word, why=why)
                 )
         return list(found.values())
+
+
+def queue_rows(status: Status) -> list[dict[str, object]]:
+    """What holds the queue, with links to the hosts concerned and the length of a bar (1 to 20)."""
+    return [
+        {
+            "hold": one,
+            "link": QUEUE_LINKS.get(one.reason),
+            "width": max(1, round(20 * one.urls / max(1, status.queued))),
+            "until": "until resumed" if one.reason in _UNTIL_RESUMED else "now",
+        }
+        for one in status.queue
+    ]
 
 
 def headline(status: Status) -> Headline:

@@ -16,6 +16,7 @@ from crawler.daemon.monitoring.shared_store import StoreMeasures
 from crawler.daemon.responses import Status, Worker
 from crawler.observer import Contacted
 from crawler.steering.live_state import CrawlState, HostState
+from crawler.steering.queue_holds import QueueHold, QueueReason
 from policies.retries import FailureCode
 from storage.store import Blocked, BlockReason, Dropped, Failed, Revisited, StoreTelemetry, Visited
 
@@ -40,6 +41,18 @@ STATUS = Status(
     version="1",
     health=judge(Evidence(state=CrawlState.RUNNING, workers=1)),
     at=1.0,
+    queue=(
+        QueueHold(
+            reason=QueueReason.DELAY,
+            sentence="",
+            urls=7,
+            hosts=2,
+            first_at=1.0,
+            last_at=2.0,
+            through_at=9.0,
+        ),
+    ),
+    queue_at=1.0,
     name="crawl",
 )
 
@@ -168,6 +181,9 @@ def test_gauges_are_named_after_their_units() -> None:
     assert found["courtly_resident_memory_bytes{}"] == 80_000_000
     assert [name for name in found if name.startswith("courtly_build_info{name=crawl,version=")]
     assert found["courtly_health{check=network}"] == 0
+    assert found["courtly_queue_urls{reason=delay}"] == 7
+    assert found["courtly_queue_hosts{reason=delay}"] == 2
+    assert found["courtly_queue_urls{reason=backoff}"] == 0
 
 
 def test_series_do_not_grow_with_hosts_urls_or_odd_answers() -> None:

@@ -1,0 +1,54 @@
+"""What holds the queue, for the status: looked up every few seconds at most."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Final
+
+from crawler.clock import Clock
+from crawler.steering.control import Control
+from crawler.steering.queue_holds import QueueHold, queue_holds
+from storage.store import Reader, StoreError
+
+KEPT_S: Final = 3.0
+KEPT_FACTOR: Final = 20.0  # the query takes at most this part of the time: it reads all hosts
+
+
+class QueueView:
+    """What holds the queue of one crawl, as it was at `at` (Unix seconds)."""
+
+    def __init__(self, control: Control, reader: Reader, clock: Clock) -> None:
+        self._control = control
+        self._reader = reader
+        self._clock = clock
+        self._kept: tuple[QueueHold, ...] = ()
+        self._until_s = -math.inf
+        self._state: object = None
+        self._lock = asyncio.Lock()
+        self.at: float | None = None
+
+    async def holds(self) -> tuple[QueueHold, ...]:
+        """The reasons, the one with the most URLs first. While the database cannot be read, as they
+        were before."""
+        async with self._lock:
+            began_s = self._clock.monotonic()
+            if began_s < self._until_s and self._state is self._control.state:
+                return self._kept
+            now_s = self._clock.wall()
+            try:
+                rows = await self._reader.queue_holds(now_s)
+            except StoreError:
+                return self._kept
+            self._state = self._control.state
+            self._kept = queue_holds(
+                rows,
+                self._control.live_waits(),
+                overall=self._control.stands_still,
+                pages_per_s=self._control.pages_per_s,
+                now_s=now_s,
+            )
+            self.at = now_s
+            took_s = self._clock.monotonic() - began_s
+            self._until_s = began_s + max(KEPT_S, KEPT_FACTOR * took_s)
+            return self._kept

@@ -1,0 +1,43 @@
+"""What the queued URLs of a database wait for, summed over its hosts in one statement.
+
+It looks at every host with queued URLs: some 10 ms for 20,000 of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storage.engine.statements import Statements
+from storage.reader import Row, StoredReason
+
+COLUMNS: Final = ("host", "reason", "urls", "hosts", "first_at", "last_at", "through_at")
+
+# A column's time of the store as a time of the wall clock; the later of two times, for all engines.
+_SHIFT: Final = "(SELECT shift_s FROM crawl)"
+_REASONS: Final = (
+    (StoredReason.PAUSED, "paused = 1"),
+    (StoredReason.BACKOFF, "backoff_at > :now"),
+    (StoredReason.UNREACHABLE, "connect_failures > 0"),
+    (StoredReason.DELAY, "next_at > :now"),
+    (StoredReason.LATER, "lease IS NULL AND ready_at > :now"),
+)
+_CASE: Final = " ".join(f"WHEN {condition} THEN '{reason}'" for reason, condition in _REASONS)
+QUERY: Final = (
+    "SELECT host, reason, sum(queued), count(*), min(until), max(until),"  # noqa: S608 - constants
+    " max(CASE WHEN until > :now THEN until ELSE :now END + queued * delay_s)"
+    " FROM (SELECT CASE WHEN lease IS NULL THEN '' ELSE name END AS host, reason, queued, delay_s,"
+    f"  CASE reason WHEN '{StoredReason.BACKOFF}' THEN backoff_at"
+    f"  WHEN '{StoredReason.LATER}' THEN ready_at ELSE next_at END AS until"
+    f"  FROM (SELECT name, lease, queued, delay_s, next_at, backoff_at, ready_at,"
+    f"   CASE {_CASE} ELSE '{StoredReason.READY}' END AS reason"
+    f"   FROM (SELECT name, lease, queued, delay_s, paused, connect_failures, next_at - {_SHIFT} AS"
+    f"    next_at, coalesce(backoff_until - {_SHIFT}, 0.0) AS backoff_at, ready_at - {_SHIFT} AS"
+    "    ready_at FROM slots WHERE queued > 0) AS timed) AS reasons) AS holds"
+    " GROUP BY host, reason"
+)
+
+
+def queue_holds(sql: Statements, now_s: float) -> list[Row]:
+    """As `Reader.queue_holds`."""
+    found = sql.select(QUERY, {"now": float(now_s)})
+    return [dict(zip(COLUMNS, row, strict=True)) for row in found]

@@ -1,0 +1,57 @@
+"""What the queued URLs of a database wait for, summed by reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from storage.reader import StoredReason
+from storage.store import HostClock
+
+
+@pytest.fixture
+async def crawl(rig: Any) -> Any:
+    """Six hosts, of which one is held by the session."""
+    for name, count in (("a", 3), ("b", 1), ("c", 2), ("d", 5), ("e", 4), ("f", 6)):
+        await rig.add(*(f"http://{name}.test/{number}" for number in range(count)))
+    leases = {lease.slot: lease for lease in await rig.claim(10, 10)}
+    clocks = {
+        "a.test": HostClock(backoff_in_s=60.0, next_in_s=60.0, delay_s=2.0),
+        "b.test": HostClock(next_in_s=5.0, delay_s=2.0),
+        "c.test": HostClock(connect_failures=3, next_in_s=9.0),
+        "e.test": HostClock(delay_s=1.0),
+        "f.test": HostClock(),
+    }
+    for name, clock in clocks.items():
+        await rig.commit(leases[name], clock=clock, release=True)
+    await rig.store.set_control("f.test", paused=True)
+    return rig
+
+
+async def test_every_queued_url_is_counted_once_by_its_reason(crawl: Any) -> None:
+    rows = await crawl.reader.queue_holds(crawl.wall_s)
+    found = {(row["host"], row["reason"]): (row["urls"], row["hosts"]) for row in rows}
+    assert found == {
+        ("", StoredReason.BACKOFF): (3, 1),
+        ("", StoredReason.DELAY): (1, 1),
+        ("", StoredReason.UNREACHABLE): (2, 1),
+        ("d.test", StoredReason.READY): (5, 1),
+        ("", StoredReason.READY): (4, 1),
+        ("", StoredReason.PAUSED): (6, 1),
+    }
+    assert sum(row["urls"] for row in rows) == (await crawl.reader.stats()).queued
+
+
+async def test_it_says_when_they_may_move_and_when_they_can_be_done(crawl: Any) -> None:
+    now_s = crawl.wall_s
+    rows = {row["reason"]: row for row in await crawl.reader.queue_holds(now_s) if not row["host"]}
+    backoff = rows[StoredReason.BACKOFF]
+    assert backoff["first_at"] == backoff["last_at"] == pytest.approx(now_s + 60, abs=1)
+    assert backoff["through_at"] == pytest.approx(now_s + 60 + 3 * 2, abs=1)
+    assert rows[StoredReason.READY]["through_at"] == pytest.approx(now_s + 4 * 1, abs=1)
+    assert rows[StoredReason.DELAY]["last_at"] == pytest.approx(now_s + 5, abs=1)
+
+
+async def test_an_empty_database_has_none(rig: Any) -> None:
+    assert list(await rig.reader.queue_holds(rig.wall_s)) == []
