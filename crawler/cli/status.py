@@ -102,7 +102,7 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
         f"on {counted(int(_number(found['hosts'])), 'host')}"
     )
     queue = found.get("queue")
-    for one in queue if isinstance(queue, list) else ():
+    for one in queue if isinstance(queue, list | tuple) else ():
         yield _queue_line(one)
     states = found.get("hosts_by_state")
     if isinstance(states, Mapping) and states:

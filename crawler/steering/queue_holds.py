@@ -27,7 +27,7 @@ class QueueReason(enum.StrEnum):
     VISIT_WINDOW = "visit-window"
     ADDRESS = "address"
     ELSEWHERE = "elsewhere"
-    LIMIT = "limit"
+    LIMITED = "limit"
     PAUSED = "paused"
     CRAWL_PAUSED = "crawl-paused"
     CRAWL_HELD = "crawl-held"
@@ -45,7 +45,7 @@ PHRASES: Final[Mapping[QueueReason, str]] = {
     QueueReason.VISIT_WINDOW: "outside the visit window",
     QueueReason.ADDRESS: "waiting for their address (per = ip)",
     QueueReason.ELSEWHERE: "another worker or session contacts their host",
-    QueueReason.LIMIT: "a limit of pages, bytes or time is reached",
+    QueueReason.LIMITED: "a limit of pages, bytes or time is reached",
     QueueReason.PAUSED: "their host is paused by an operator",
     QueueReason.CRAWL_PAUSED: "the whole crawl is paused by an operator",
     QueueReason.CRAWL_HELD: "the whole crawl is on hold",
@@ -61,7 +61,7 @@ _OF_ROWS: Final[Mapping[StoredReason, QueueReason]] = {
 # Reasons that end only when an operator acts, or when nobody can say.
 _ENDLESS: Final = frozenset(
     (
-        QueueReason.PAUSED, QueueReason.CRAWL_PAUSED, QueueReason.CRAWL_HELD, QueueReason.LIMIT,
+        QueueReason.PAUSED, QueueReason.CRAWL_PAUSED, QueueReason.CRAWL_HELD, QueueReason.LIMITED,
         QueueReason.CLOSED, QueueReason.ROBOTS, QueueReason.UNREACHABLE, QueueReason.ELSEWHERE,
     )
 )  # fmt: skip
@@ -119,7 +119,7 @@ def reason_of(wait: Wait) -> QueueReason:
         case Wait.SAME_PROCESS | Wait.HELD_ELSEWHERE:
             return QueueReason.ELSEWHERE
         case Wait.HOST_FULL | Wait.RUN_LIMITED:
-            return QueueReason.LIMIT
+            return QueueReason.LIMITED
         case Wait.PAUSED:
             return QueueReason.PAUSED
         case Wait.CRAWL_PAUSED:
