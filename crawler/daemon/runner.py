@@ -15,6 +15,7 @@ from crawler.clock import RealClock
 from crawler.config import Config, ConfigError, seeds_of
 from crawler.config.sections import DaemonConfig, LogLevel
 from crawler.daemon import unix_socket
+from crawler.daemon.actor import acting, by_signal
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.connections import serving
 from crawler.daemon.http.guards import HttpSettings
@@ -229,17 +230,18 @@ class Daemon:
 
     async def _reload_once(self, operations: Operations) -> None:
         self.log.file.reopen()  # log rotation sends the same signal
+        actor = by_signal(signal.SIGHUP.name)
         try:
-            done = await operations.reload()
+            with acting(actor):
+                done = await operations.reload()
         except Problem as problem:
             problems = list(problem.problems or (problem.detail,))
-            self._event("reload_refused", level=LogLevel.ERROR, problems=problems)
-            return
         except Exception as error:  # noqa: BLE001 - the old config stays in effect
             problems = [contained("the reload of the config", error)]
-            self._event("reload_refused", level=LogLevel.ERROR, problems=problems)
+        else:
+            self._event("reloaded", changes=done.changes, restart=done.restart, **actor.logged())
             return
-        self._event("reloaded", changes=done.changes, restart=done.restart)
+        self._event("reload_refused", level=LogLevel.ERROR, problems=problems, **actor.logged())
 
     # ------------------------------------------------------------ serving
 

@@ -16,6 +16,7 @@ from crawler.daemon.connections import while_connected
 from crawler.daemon.http import openapi
 from crawler.daemon.http.bodies import as_json, in_time, json_body
 from crawler.daemon.http.caller_routes import add_caller_routes
+from crawler.daemon.http.commands import answered
 from crawler.daemon.http.guards import HEADERS, Guards, HttpSettings, cookie_name
 from crawler.daemon.http.routes import ROUTES, Route
 from crawler.daemon.http.sse import events
@@ -64,7 +65,7 @@ def build(
     because Origin, Sec-Fetch-Site and a SameSite cookie are checked. A `Problem` that a handler
     raises becomes JSON; outside of /api, HTML for clients that accept it.
     """
-    app = web.Application(middlewares=[_errors, _guard], client_max_size=BODY_BYTES_MAX)
+    app = web.Application(middlewares=[_errors, _guard, _act], client_max_size=BODY_BYTES_MAX)
     app[OPERATIONS] = operations
     app[GUARDS] = Guards(settings, clock)
     app[PAGES] = pages
@@ -166,6 +167,12 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     public = request.path in PUBLIC or request.path.startswith(PUBLIC_UNDER)
     request.app[GUARDS].check(request, public=public)
     return await handler(request)
+
+
+@web.middleware
+async def _act(request: web.Request, handler: Handler) -> web.StreamResponse:
+    local = request.app[GUARDS].settings.local
+    return await answered(request, handler, request.app[OPERATIONS].stream, local=local)
 
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from crawler.clock import Clock
 from crawler.config.sections import LogLevel
+from crawler.daemon.actor import logged_actor
 from crawler.observer import Contacted, Observer
 from policies.holds import Hold
 from policies.url import host_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from crawler.daemon.monitoring.event_log import EventLog
 
 QUEUE_MAX = 256  # events waiting for one listener; a slower listener is disconnected
+WHY_SHOWN = 500  # characters of a refusal, which may quote what was sent
 EVENTS_PER_S_MAX = 50  # contacts sent in a second; a page shows some, not hundreds
 
 
@@ -93,8 +95,14 @@ class EventStream(Observer):
         """Announce a command that changed the crawl."""
         data = {"what": what, **values}
         if self._log is not None:
-            self._log.event(LogLevel.INFO, "steered", **data)
+            self._log.event(LogLevel.INFO, "steered", **data, **logged_actor())
         self.send("change", data)
+
+    def refused(self, what: str, why: str) -> None:
+        """Log a command that was refused or failed, and whose."""
+        if self._log is not None:
+            shown = why if len(why) <= WHY_SHOWN else f"{why[:WHY_SHOWN]}…"
+            self._log.event(LogLevel.WARNING, "refused", what=what, why=shown, **logged_actor())
 
     def send(self, kind: str, data: Mapping[str, object]) -> None:
         if self._listeners:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from crawler.daemon.http.commands import REFUSAL
 from crawler.daemon.problem import Problem
 from crawler.daemon.responses import UrlAnswer
 from crawler.daemon.web.filters import facts, sections
@@ -86,6 +87,7 @@ class GeneralPages(PageHandlers):
         try:
             done = await self.operations.seeds(urls, number_in(fields, "priority"))
         except Problem as error:
+            request[REFUSAL] = error.detail
             return await self._seeds_page(
                 request, fields, problem=error.detail, status=error.status
             )
@@ -138,6 +140,7 @@ class GeneralPages(PageHandlers):
             if problem.status not in (400, 409, 422):
                 raise
             values |= {"problem": problem.detail, "problems": problem.problems or (problem.detail,)}
+            request[REFUSAL] = "; ".join(problem.problems) or problem.detail
             status = problem.status
         else:
             values |= {

@@ -22,6 +22,7 @@ from crawler.daemon import unix_socket
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.connections import Connections
 from crawler.daemon.http.guards import HttpSettings
+from crawler.daemon.monitoring.event_log import EventLog
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.service import application, operations_of
 from crawler.testing import LocalWeb, Reply, html, text
@@ -103,12 +104,13 @@ async def daemon_of(
     *seeds: str,
     settings: HttpSettings | None = None,
     url: str | None = None,
+    log: EventLog | None = None,
     **living_options: Any,
 ) -> AsyncIterator[Daemon]:
     """url: of a database in place of a file."""
     database = folder / "crawl.db"
     config = from_dict({**made, "storage": {"url": url or f"sqlite:{database}"}})
-    monitor = Monitor(RealClock())
+    monitor = Monitor(RealClock(), log)
     async with (
         open_crawl(
             config, seeds=seeds, runs_forever=True, observers=monitor.observers, **living_options

@@ -1,0 +1,80 @@
+"""Commands among the requests: who gives them, and a log event for those that are refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+
+from crawler.daemon.actor import API, PAGE, Actor, acting, behind_socket
+from crawler.daemon.monitoring.event_stream import EventStream
+from crawler.daemon.problem import Problem
+from storage.store import StoreError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+# For access control: the name of the token, and the client's address behind proxies.
+ACTOR_NAME: Final[web.RequestKey[str]] = web.RequestKey("actor_name", str)
+ACTOR_PEER: Final[web.RequestKey[str]] = web.RequestKey("actor_peer", str)
+# A refusal that a page shows among others, instead of raising it.
+REFUSAL: Final[web.RequestKey[str]] = web.RequestKey("refusal", str)
+
+# Of all POST requests, these change nothing in the crawl.
+_NO_COMMANDS: Final = re.compile(
+    r"/(login|logout|tester)\Z"
+    r"|/api/(robots/(check|state)|may-fetch|next-turn|fetch|permit)(/|\Z)"
+)
+
+
+def is_command(request: web.Request) -> bool:
+    """Whether a request changes the crawl, if it is granted."""
+    if request.method not in ("POST", "DELETE") or _NO_COMMANDS.match(request.path):
+        return False
+    return request.query.get("dry_run") not in ("1", "true")
+
+
+def actor_of(request: web.Request, *, local: bool) -> Actor:
+    """Who sent a request. local: through the Unix socket."""
+    if local and request.transport is not None:
+        return behind_socket(request.transport.get_extra_info("socket"))
+    return Actor(
+        name=request.get(ACTOR_NAME, ""),
+        peer=request.get(ACTOR_PEER, request.remote or ""),
+        via=API if request.path.startswith("/api/") else PAGE,
+    )
+
+
+async def answered(
+    request: web.Request, handler: Handler, stream: EventStream, *, local: bool
+) -> web.StreamResponse:
+    """Run a handler for whoever sent the request. A command that is refused or fails is logged to
+    `stream`."""
+    with acting(actor_of(request, local=local)):
+        if not is_command(request):
+            return await handler(request)
+        why = ""
+        try:
+            return await handler(request)
+        except Problem as problem:
+            why = "; ".join(problem.problems) or problem.detail
+            raise
+        except web.HTTPException as answer:
+            why = answer.reason if answer.status >= 400 else ""
+            raise
+        except StoreError as error:
+            why = str(error)
+            raise
+        except Exception as error:
+            why = f"failed: {type(error).__name__}"
+            raise
+        finally:
+            if why := why or request.get(REFUSAL, ""):
+                stream.refused(_name(request.path), why)
+
+
+def _name(path: str) -> str:
+    """The name of a command, as in the event `steered`."""
+    name = path.removeprefix("/api").removeprefix("/config").removeprefix("/crawl").strip("/")
+    return name.replace("hosts/", "host_").replace("host/", "host_").replace("/", "_")[:100]
