@@ -98,10 +98,12 @@ class Config:
         )
         if problems := [*_misnamed(config)]:
             raise ConfigError(*problems)
-        if not config.daemon.token and not is_loopback(config.daemon.listens_on[0]):
+        section = config.daemon
+        in_file = isinstance(config.storage.location, FileLocation)
+        if not section.has_token and not in_file and not is_loopback(section.listens_on[0]):
             raise ConfigError(
                 f"{given.place('daemon.listen')}: daemon.token: must be set when daemon.listen "
-                "is not a loopback address"
+                "is not a loopback address and the database is on a server"
             )
         return config
 

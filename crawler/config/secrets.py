@@ -17,6 +17,7 @@ from storage.secret_sources import SecretError, is_source, read_source, rooted_s
 
 HIDDEN: Final = "…"
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)\Z", re.IGNORECASE)  # RFC 6750 section 2.1
+_TOKEN_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
 _LONG = 6  # shorter strings ("file:") may be part of our own words: hidden only in quotes
 # A password may contain "@", "/" or spaces that should have been escaped: everything up to the last
 # "@", however that is spelled.
@@ -117,6 +118,23 @@ def authorization(source: str) -> str:
     if ":" not in text.lstrip(":") or not _is_one_line(text):
         raise SecretError(f'{what} must hold "user:password" or "Bearer TOKEN" on a single line')
     return "Basic " + base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
+
+
+# ---------------------------------------------------------------- tokens of the daemon
+
+
+def named_token(name: str, source: str) -> tuple[str, str]:
+    """Return the name of a token, and its source. Raises ValueError without the source."""
+    if not _TOKEN_NAME.match(name):
+        raise ValueError('names of tokens have up to 32 letters, digits, "-" and "_"')
+    if not is_source(source):
+        raise ValueError(f'for {name}: must be "env:NAME" or "file:PATH", not the token itself')
+    return name, source
+
+
+def shown_token(token: str) -> str:
+    """Return the source of a token as it is, and a mark in place of a token."""
+    return token if is_source(token) else hidden(token)
 
 
 # ---------------------------------------------------------------- the password of the database

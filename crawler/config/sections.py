@@ -308,12 +308,44 @@ class DaemonConfig(_SectionWithSecrets, frozen=True, kw_only=True):
     token: Annotated[
         str,
         Key(
-            "required except when listening on loopback addresses",
+            'a token to steer with: itself, "env:NAME" or "file:PATH"; beyond loopback addresses, '
+            "one is generated where none is set",
             parse=checks.secret,
-            mask=secrets.hidden,
+            rooted=rooted_source,
+            mask=secrets.shown_token,
             restart=True,
         ),
     ] = ""
+    tokens: Annotated[  # name -> where the token is
+        Mapping[str, str],
+        Key(
+            'further tokens to steer with: { alice = "file:PATH", bob = "env:NAME" }; the log has '
+            "their names",
+            parse=secrets.named_token,
+            rooted=secrets.rooted_sources,
+            mask=secrets.sources,
+            restart=True,
+        ),
+    ] = msgspec.field(default_factory=dict)
+    read_tokens: Annotated[  # name -> where the token is
+        Mapping[str, str],
+        Key(
+            'tokens that only read: { prometheus = "file:PATH" }',
+            parse=secrets.named_token,
+            rooted=secrets.rooted_sources,
+            mask=secrets.sources,
+            restart=True,
+        ),
+    ] = msgspec.field(default_factory=dict)
+    trusted_proxies: Annotated[
+        tuple[str, ...],
+        Key(
+            "addresses of proxies whose X-Forwarded-For tells the address of a client: "
+            '["127.0.0.1", "10.0.0.0/8"]',
+            parse=checks.address_range,
+            restart=True,
+        ),
+    ] = ()
     hosts: Annotated[
         tuple[str, ...],
         Key("additional names accepted in Host and Origin", parse=checks.authority, restart=True),
@@ -322,6 +354,11 @@ class DaemonConfig(_SectionWithSecrets, frozen=True, kw_only=True):
         Path | None, Key("log file, in JSON Lines format; empty: standard error", restart=True)
     ] = None
     log_level: Annotated[LogLevel, Key("minimum level of events", restart=True)] = LogLevel.INFO
+
+    @property
+    def has_token(self) -> bool:
+        """Whether any token is set."""
+        return bool(self.token or self.tokens or self.read_tokens)
 
     @property
     def listens_on(self) -> tuple[str, int]:

@@ -13,11 +13,12 @@ from typing import Any, Final
 from crawler.app import OpenCrawl, open_crawl, plainest
 from crawler.clock import RealClock
 from crawler.config import Config, ConfigError, seeds_of
-from crawler.config.sections import DaemonConfig, LogLevel
+from crawler.config.sections import LogLevel
 from crawler.daemon import unix_socket
 from crawler.daemon.actor import acting, by_signal
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.connections import serving
+from crawler.daemon.http.accounts import accounts_of, token_file
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.event_log import EventLog, LogFile, OutcomeLog
 from crawler.daemon.monitoring.liveness import LivenessReporter
@@ -88,6 +89,7 @@ class Daemon:
         self._worker = worker
         self._leads = worker is None or worker.leads
         self._announce = announce
+        self._http = settings_of(config) if self._leads else HttpSettings()
         self._notify = notify
         self._cut_short = False
         self._starting: asyncio.Task[Any] | None = None  # until the crawl runs
@@ -127,6 +129,8 @@ class Daemon:
                     every_s = self._notify.watchdog_s
                     tasks.append(liveness.report(opened.control, self._notify, every_s))
                 if self._leads:
+                    if not self.config.daemon.has_token and self._http.accounts:
+                        self._announce(f"log in with the token in {token_file(self.config)}")
                     self._announce(
                         f"{address} shows the crawl; its database is {self.config.storage.location}"
                     )
@@ -254,7 +258,7 @@ class Daemon:
             operations.stream.close()
             return
         section = self.config.daemon
-        app = application(operations, settings_of(section), monitor)
+        app = application(operations, self._http, monitor)
         host, port = section.listens_on
         async with serving(app, monitor.clock) as connections:
             try:
@@ -314,9 +318,15 @@ def _log_file(config: Config) -> LogFile:
         raise ConfigError(f"{place}: daemon.log: {why}") from None
 
 
-def settings_of(section: DaemonConfig) -> HttpSettings:
-    """The HTTP settings of the config."""
-    return HttpSettings(token=section.token, hosts=section.hosts, listen=section.listens_on[0])
+def settings_of(config: Config) -> HttpSettings:
+    """The HTTP settings of the config, with the tokens read. Raises ConfigError."""
+    section = config.daemon
+    return HttpSettings(
+        accounts=accounts_of(config),
+        trusted_proxies=section.trusted_proxies,
+        hosts=section.hosts,
+        listen=section.listens_on[0],
+    )
 
 
 def _named(config: Config) -> list[str]:

@@ -79,7 +79,7 @@ def build(
         add = app.router.add_get if route.method == hdrs.METH_GET else app.router.add_post
         add(route.path, _handler(route))
     add_caller_routes(app, operations.callers)
-    if settings.token:
+    if settings.all_accounts:
         app.router.add_get("/login", _login_form)
         app.router.add_post("/login", _login)
         app.router.add_post("/logout", _logout)
@@ -171,8 +171,14 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def _act(request: web.Request, handler: Handler) -> web.StreamResponse:
-    local = request.app[GUARDS].settings.local
-    return await answered(request, handler, request.app[OPERATIONS].stream, local=local)
+    guards = request.app[GUARDS]
+
+    async def permitted(request: web.Request) -> web.StreamResponse:
+        guards.check_role(request)
+        return await handler(request)
+
+    stream = request.app[OPERATIONS].stream
+    return await answered(request, permitted, stream, local=guards.settings.local)
 
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
@@ -218,7 +224,7 @@ async def _login(request: web.Request) -> web.StreamResponse:
     onward = _next(onward if isinstance(onward, str) else "/")
     guards = request.app[GUARDS]
     try:
-        guards.check_token(token.strip() if isinstance(token, str) else "", request)
+        found = guards.account_of(token.strip() if isinstance(token, str) else "", request)
     except Problem as problem:
         if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
             raise
@@ -229,7 +235,7 @@ async def _login(request: web.Request) -> web.StreamResponse:
     response = web.Response(status=303, headers={hdrs.LOCATION: onward})
     response.set_cookie(
         cookie_name(request),
-        guards.sessions.open(),
+        guards.sessions.open(found),
         path="/",
         httponly=True,
         samesite="Strict",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +12,10 @@ from aiohttp import hdrs, web
 
 from crawler.clock import Clock
 from crawler.daemon import connections
+from crawler.daemon.http.accounts import DEFAULT, LOCAL, Account, account, matching
+from crawler.daemon.http.commands import ACTOR_NAME, ACTOR_PEER
 from crawler.daemon.http.sessions import FAILURES, FAILURES_PER_S, RateLimiter, Sessions
+from crawler.daemon.monitoring.event_log import EVENT
 from crawler.daemon.problem import Problem
 from policies.address import is_loopback
 
@@ -21,6 +25,8 @@ LINKS = 60  # the same for pages that links on other sites lead to
 LINKS_PER_S = 5.0
 STREAMS_MAX = 64  # listeners to /api/events in total
 STREAMS_OF_PEER_MAX = 16
+WITHOUT_ROLE: Final = frozenset({"/login", "/logout"})
+ACCOUNT: Final = web.RequestKey("account", Account)
 _log = logging.getLogger("courtly.http")
 
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
@@ -48,14 +54,21 @@ HEADERS: Final = {
 class HttpSettings:
     """Access settings of the API.
 
-    `token` "" admits every client. `hosts`: names accepted in Host and Origin besides the address
-    listened on, with a port or for every port. `local`: a Unix socket, protected by its file mode:
-    neither names nor tokens are checked."""
+    Without `token` and `accounts`, every client is admitted. `trusted_proxies`: address ranges
+    whose X-Forwarded-For is believed. `hosts`: names accepted in Host and Origin besides the
+    address listened on, with a port or for every port. `local`: a Unix socket, protected by its
+    file mode: neither names nor tokens are checked."""
 
     token: str = ""
+    accounts: tuple[Account, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     listen: str = "127.0.0.1"  # address or name, without port
     local: bool = False
+
+    @property
+    def all_accounts(self) -> tuple[Account, ...]:
+        return (*((account(DEFAULT, self.token),) if self.token else ()), *self.accounts)
 
 
 class Guards:
@@ -63,7 +76,9 @@ class Guards:
 
     def __init__(self, settings: HttpSettings, clock: Clock) -> None:
         self.settings = settings
-        self.sessions = Sessions(settings.token, clock) if settings.token else None
+        self._accounts = settings.all_accounts
+        self.sessions = Sessions(clock) if self._accounts else None
+        self._proxies = [ipaddress.ip_network(one) for one in settings.trusted_proxies]
         self._pace = RateLimiter(clock, at_once=REQUESTS, per_s=REQUESTS_PER_S)
         self._pace_from_elsewhere = RateLimiter(clock, at_once=LINKS, per_s=LINKS_PER_S)
         self._guesses = RateLimiter(clock, at_once=FAILURES, per_s=FAILURES_PER_S)
@@ -77,20 +92,30 @@ class Guards:
         available.
 
         The rate limit comes last, so that refused requests do not count against it."""
+        request[ACCOUNT] = LOCAL
         if self.settings.local:
             return
+        request[ACTOR_PEER] = peer = self.client_of(request)
         self._check_host(request)
         from_elsewhere = self._check_origin(request)
         if public:
             return
-        self._check_token(request)
-        peer = peer_of(request)
+        request[ACCOUNT] = found = self._account(request)
+        if self._accounts:
+            request[ACTOR_NAME] = found.name
         pace = self._pace_from_elsewhere if from_elsewhere else self._pace
         if wait_s := pace.wait_s(peer):
             raise Problem(429, "too many requests", retry_after_s=wait_s)
         pace.spend(peer)
         if not from_elsewhere:
             connections.mark_authorized(request)
+
+    def check_role(self, request: web.Request) -> None:
+        """Refuse everything but queries to tokens that may only read."""
+        account = request[ACCOUNT]
+        if account.can_steer or request.method in SAFE_METHODS or request.path in WITHOUT_ROLE:
+            return
+        raise Problem(403, f"the token “{account.name}” may only read")
 
     def _check_host(self, request: web.Request) -> None:
         """Refuse foreign host names: a page of another site whose name was made to resolve to this
@@ -109,8 +134,8 @@ class Guards:
             return False
         if authority.lower() in self._names or name in self._names:
             return True
-        socket = request.transport.get_extra_info("sockname") if request.transport else None
-        here = str(socket[0]) if isinstance(socket, tuple) else ""
+        bound = request.transport.get_extra_info("sockname") if request.transport else None
+        here = str(bound[0]) if isinstance(bound, tuple) else ""
         if name in (self.settings.listen, here):
             return True
         return name in LOCAL_NAMES and is_loopback(here)
@@ -151,38 +176,38 @@ class Guards:
 
     # ------------------------------------------------------------ the token
 
-    def _check_token(self, request: web.Request) -> None:
+    def _account(self, request: web.Request) -> Account:
         if self.sessions is None:
-            return
+            return LOCAL
         name = request.cookies.get(cookie_name(request))
-        if name is not None and self.sessions.is_open(name):
-            return
+        if name is not None and (found := self.sessions.account(name)) is not None:
+            return found
         kind, _, given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         if kind.lower() == "bearer" and given:
-            self.check_token(given.strip(), request)
-            return
+            return self.account_of(given.strip(), request)
         raise Problem(
             401, "a token is required: send Authorization: Bearer TOKEN, or use the login form"
         )
 
-    def check_token(self, given: str, request: web.Request) -> None:
-        """Raises Problem unless this is the token."""
-        if self.sessions is None or self.sessions.is_token(given):
-            return  # wrong tokens from the same address do not lock the right one out
-        peer = peer_of(request)
+    def account_of(self, given: str, request: web.Request) -> Account:
+        """The account of a token. Raises Problem if there is none."""
+        if (found := matching(self._accounts, given)) is not None:
+            return found  # wrong tokens from the same address do not lock the right one out
+        peer = self.client_of(request)
         if wait_s := self._guesses.wait_s(peer):
             raise Problem(
                 429, "too many failed login attempts", field="token", retry_after_s=wait_s
             )
         self._guesses.spend(peer)
-        _log.warning("wrong token from %s", peer)
+        event = {"event": "unauthorized", "values": {"from": peer, "path": request.path[:200]}}
+        _log.warning("wrong token", extra={EVENT: event})
         raise Problem(401, "wrong token", field="token")
 
     def may_stay(self, request: web.Request) -> bool:
         """Whether a listener is still authorized: its session may have ended."""
         if self.sessions is None or self.settings.local or hdrs.AUTHORIZATION in request.headers:
             return True
-        return self.sessions.is_open(request.cookies.get(cookie_name(request), ""))
+        return self.sessions.account(request.cookies.get(cookie_name(request), "")) is not None
 
     # ------------------------------------------------------------ streams
 
@@ -199,16 +224,38 @@ class Guards:
         else:
             self._streams[peer] -= 1
 
+    # ------------------------------------------------------------ the client
 
-def peer_of(request: web.Request) -> str:
-    return connections.peer_of(request.remote or "")
+    def client_of(self, request: web.Request) -> str:
+        """The address of the client. Behind trusted proxies: the last one in X-Forwarded-For that
+        is not a trusted proxy, because a client can write anything before it."""
+        peer = request.remote or ""
+        if not self._is_proxy(peer):
+            return connections.peer_of(peer)
+        named = ",".join(request.headers.getall("X-Forwarded-For", []))
+        for one in reversed([part.strip() for part in named.split(",")]):
+            try:
+                address = str(ipaddress.ip_address(one))
+            except ValueError:
+                break  # whoever wrote this, what is before it cannot be believed
+            peer = address
+            if not self._is_proxy(address):
+                break
+        return connections.peer_of(peer)
+
+    def _is_proxy(self, address: str) -> bool:
+        try:
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._proxies)
 
 
 def cookie_name(request: web.Request) -> str:
     """The name contains the port: browsers send cookies to every port of a host, and the sessions
     of two daemons on one machine must not collide."""
-    socket = request.transport.get_extra_info("sockname") if request.transport else None
-    return f"courtly_{socket[1]}" if isinstance(socket, tuple) else "courtly"
+    bound = request.transport.get_extra_info("sockname") if request.transport else None
+    return f"courtly_{bound[1]}" if isinstance(bound, tuple) else "courtly"
 
 
 def _name_in(authority: str) -> str | None:

@@ -1,14 +1,13 @@
-"""Authentication: the token, browser sessions, and rate limits per client."""
+"""Browser sessions, and rate limits per client."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from crawler.clock import Clock
+from crawler.daemon.http.accounts import Account, digest_of
 
 SESSIONS_MAX = 1_000  # the oldest is dropped
 SESSION_S = 12 * 3600.0  # a working day; then the token is required again
@@ -20,39 +19,33 @@ FAILURES_PER_S = 1.0  # after the burst; further ones are not logged
 class Sessions:
     """Browser sessions, in memory only: one ends at logout, after SESSION_S or with the process."""
 
-    def __init__(self, token: str, clock: Clock) -> None:
-        self._digest = _digest(token)
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._ends: OrderedDict[bytes, float] = OrderedDict()  # by the hashes of their names
+        # By the hashes of their names.
+        self._open: OrderedDict[bytes, tuple[float, Account]] = OrderedDict()
 
-    def is_token(self, given: str) -> bool:
-        """Compare in constant time."""
-        return hmac.compare_digest(_digest(given), self._digest)
-
-    def open(self) -> str:
+    def open(self, account: Account) -> str:
         """Open a session and return its name, which is random."""
-        while len(self._ends) >= SESSIONS_MAX:
-            self._ends.popitem(last=False)
+        while len(self._open) >= SESSIONS_MAX:
+            self._open.popitem(last=False)
         name = secrets.token_urlsafe(32)
-        self._ends[_digest(name)] = self._clock.monotonic() + SESSION_S
+        self._open[digest_of(name)] = self._clock.monotonic() + SESSION_S, account
         return name
 
-    def is_open(self, name: str) -> bool:
-        key = _digest(name)
-        ends_s = self._ends.get(key)
-        if ends_s is None:
-            return False
+    def account(self, name: str) -> Account | None:
+        """Whose session this is; None if it has ended."""
+        key = digest_of(name)
+        found = self._open.get(key)
+        if found is None:
+            return None
+        ends_s, account = found
         if self._clock.monotonic() >= ends_s:
-            del self._ends[key]
-            return False
-        return True
+            del self._open[key]
+            return None
+        return account
 
     def close(self, name: str) -> None:
-        self._ends.pop(_digest(name), None)
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+        self._open.pop(digest_of(name), None)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 from crawler.clock import Clock
 from crawler.daemon import connections
 from crawler.daemon.api.operations import Operations
-from crawler.daemon.http.guards import Guards, peer_of
+from crawler.daemon.http.guards import Guards
 from crawler.daemon.monitoring.event_stream import Listener
 
 STATUS_EVERY_S = 1.0
@@ -32,7 +32,7 @@ def events(
     """
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        peer = peer_of(request)
+        peer = guards.client_of(request)
         guards.enter_stream(peer)
         try:
             response = web.StreamResponse(

@@ -106,6 +106,7 @@ def _open(path: Path, mode: int) -> int:
     return fd
 
 
+EVENT: Final = "courtly_event"  # of a log record: its event and values, in place of `library`
 MALFORMED_A_MINUTE: Final = 60  # malformed requests to the daemon that are logged
 # Without local variables, which may hold pages and secrets.
 _TRACEBACKS: Final = structlog.processors.ExceptionRenderer(
@@ -172,6 +173,9 @@ class _LibraryHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         level = LogLevel.ERROR if record.levelno >= logging.ERROR else LogLevel.WARNING
+        if (made := getattr(record, EVENT, None)) is not None:  # one of our own
+            self._log.event(level, made["event"], **made["values"])
+            return
         message = redact(record.getMessage())
         values: dict[str, object] = {"logger": record.name, "message": message}
         error = record.exc_info[1] if record.exc_info else None

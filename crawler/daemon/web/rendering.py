@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from crawler.clock import Clock
 from crawler.daemon.api.operations import Operations
+from crawler.daemon.http.guards import ACCOUNT
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.problem import Problem
 from crawler.daemon.web import filters
@@ -108,7 +109,14 @@ class Renderer:
         )
 
     def _bare(self, template: str, **values: object) -> str:
-        frame = {"status": None, "page": "", "notice": None, "live": False, "logout": False}
+        frame = {
+            "status": None,
+            "page": "",
+            "notice": None,
+            "live": False,
+            "logout": False,
+            "can_steer": False,
+        }
         return self.text(template, {**frame, "now_s": self.clock.wall(), **values})
 
 
@@ -161,6 +169,7 @@ class PageHandlers:
             "notice": notice,
             "live": True,
             "logout": self._logout,
+            "can_steer": request[ACCOUNT].can_steer,
             "problem": None,
         }
         text = self.renderer.text(f"{template or place}.html", {**frame, **values})

@@ -230,7 +230,10 @@ def test_an_invalid_value_is_refused(section: str, key: str, value: object, sent
 
 
 def test_a_daemon_beyond_loopback_needs_a_token() -> None:
-    assert "daemon.token: must be set" in problem({"daemon": {"listen": "0.0.0.0:80"}})
+    server = {"storage": {"url": "postgresql://db/crawl"}}
+    said = problem({"daemon": {"listen": "0.0.0.0:80"}, **server})
+    assert "daemon.token: must be set" in said
+    assert from_dict({"daemon": {"listen": "0.0.0.0:80"}}).daemon.token == ""  # generated later
     assert from_dict({"daemon": {"listen": "0.0.0.0:80", "token": "x"}}).daemon.token == "x"
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from crawler.config import ConfigError, from_dict
+from crawler.daemon.http.accounts import LOCAL
 from crawler.daemon.http.application import GUARDS, HttpSettings
 from crawler.daemon.http.guards import HEADERS, LINKS, REQUESTS, STREAMS_OF_PEER_MAX, Guards
 from crawler.daemon.http.routes import ROUTES
@@ -316,7 +317,7 @@ class _Asked(RuleBasedStateMachine):
         self.clock.advance(0.01)
         assert self.ask(peer, Authorization=f"Bearer {TOKEN}") == 200
         assert self.ask(peer, "/login") == 200
-        self.guards.check_token(TOKEN, mocked("POST", "/login").clone(remote=peer))
+        self.guards.account_of(TOKEN, mocked("POST", "/login").clone(remote=peer))
 
     @invariant()
     def memory_is_bounded(self) -> None:
@@ -395,20 +396,20 @@ async def test_streams_of_one_peer_are_limited(daemon: Any) -> None:
 
 
 def test_a_session_lasts_a_working_day(hand: Any) -> None:
-    sessions = Sessions(TOKEN, hand)
-    name = sessions.open()
-    assert sessions.is_open(name)
-    assert not sessions.is_open(TOKEN)
-    assert not sessions.is_open("")
+    sessions = Sessions(hand)
+    name = sessions.open(LOCAL)
+    assert sessions.account(name) is LOCAL
+    assert sessions.account(TOKEN) is None
+    assert sessions.account("") is None
     hand.advance(SESSION_S)
-    assert not sessions.is_open(name)
+    assert sessions.account(name) is None
 
 
 def test_sessions_are_bounded_the_oldest_goes(hand: Any) -> None:
-    sessions = Sessions(TOKEN, hand)
-    names = [sessions.open() for _ in range(SESSIONS_MAX + 1)]
-    assert not sessions.is_open(names[0])
-    assert sessions.is_open(names[1])
+    sessions = Sessions(hand)
+    names = [sessions.open(LOCAL) for _ in range(SESSIONS_MAX + 1)]
+    assert sessions.account(names[0]) is None
+    assert sessions.account(names[1]) is LOCAL
     assert len(set(names)) == len(names)
 
 

@@ -12,6 +12,7 @@ from crawler.daemon import responses
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.health import Evidence, judge
+from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.problem import Problem
 from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded
 from crawler.testing import JumpClock
@@ -61,6 +62,7 @@ class FakeOperations(Operations):
         self.broken: Problem | None = None
         self.queue_holds: list[dict[str, Any]] = []
         self.health = to_builtins(judge(Evidence(state=CrawlState.RUNNING)))
+        self.stream = EventStream(JumpClock())
         self.callers = cast("CallerRequests", None)  # no page sends requests for other programs
 
     async def status(self) -> Any:

@@ -1,0 +1,149 @@
+"""The tokens of the daemon: who may read, and who may steer."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import hmac
+import math
+import os
+import re
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from crawler.config import Config, ConfigError
+from policies.address import is_loopback
+from policies.config_key import one_line
+from storage.location import FileLocation
+from storage.safe_files import open_exclusive
+from storage.secret_sources import SecretError, is_source, read_source
+
+BITS_MIN: Final = 64.0  # of a token that guards an address beyond loopback
+DEFAULT: Final = "default"  # the name of `daemon.token`
+_GENERATED_BYTES: Final = 24
+_TOKEN_FILE_MODE: Final = 0o600
+_HOW: Final = "generate one with `openssl rand -hex 32`"
+
+
+class Role(enum.StrEnum):
+    """What a token permits."""
+
+    READ = "read"  # every page and query
+    STEER = "steer"  # commands as well
+
+
+class Account(Struct, frozen=True):
+    """A token, by its hash."""
+
+    name: str
+    role: Role
+    digest: bytes
+
+    @property
+    def can_steer(self) -> bool:
+        return self.role is Role.STEER
+
+
+LOCAL: Final = Account("local", Role.STEER, b"")  # where no token is needed
+
+
+def account(name: str, token: str, role: Role = Role.STEER) -> Account:
+    return Account(name, role, digest_of(token))
+
+
+def digest_of(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+
+
+def matching(accounts: Sequence[Account], given: str) -> Account | None:
+    """The account of a token. Takes the same time whether and where it is found."""
+    found, digest = None, digest_of(given)
+    for one in accounts:
+        if hmac.compare_digest(one.digest, digest):
+            found = one
+    return found
+
+
+def accounts_of(config: Config) -> tuple[Account, ...]:
+    """Read the tokens of the config; where one is needed and none is given, the one generated at
+    the first start. () if none is needed. Raises ConfigError."""
+    section, place = config.daemon, config.given.place
+    sources = [(DEFAULT, section.token, Role.STEER, "daemon.token")] if section.token else []
+    sources += [(name, one, Role.STEER, "daemon.tokens") for name, one in section.tokens.items()]
+    sources += [
+        (name, one, Role.READ, "daemon.read_tokens") for name, one in section.read_tokens.items()
+    ]
+    beyond_loopback = not is_loopback(section.listens_on[0])
+    found: dict[bytes, Account] = {}
+    for name, source, role, key in sources:
+        try:
+            token = _read(source)
+        except SecretError as error:
+            raise ConfigError(f"{place(key)}: {key}: {error}") from None
+        if beyond_loopback and (why := weakness(token)):
+            raise ConfigError(f"{place(key)}: {key}: the token “{name}” {why}; {_HOW}")
+        made = account(name, token, role)
+        if made.digest in found:
+            other = found[made.digest].name
+            raise ConfigError(f"{place(key)}: {key}: “{name}” and “{other}” are the same token")
+        found[made.digest] = made
+    if not found and beyond_loopback:
+        token = _generated(token_file(config))
+        return (account(DEFAULT, token),)
+    return tuple(found.values())
+
+
+def _read(source: str) -> str:
+    if not is_source(source):
+        return source
+    text, what = read_source(source)
+    try:
+        token = one_line(text).strip()
+    except ValueError:
+        token = ""
+    if not token or not token.isascii():
+        raise SecretError(f"{what} must hold a token on a single line, in ASCII")
+    return token
+
+
+def weakness(token: str) -> str:
+    """Why a token is too easy to guess; "" if it is not."""
+    if len(token) < 16:
+        return "is shorter than 16 characters"
+    counts = Counter(token).values()
+    per_char = -sum(one / len(token) * math.log2(one / len(token)) for one in counts)
+    repeated = re.fullmatch(r"(.{1,8})\1+", token)
+    if repeated or per_char * len(token) < BITS_MIN / 2 * 1.2:
+        return "repeats itself too often"
+    return ""
+
+
+def token_file(config: Config) -> Path:
+    """Where a generated token is kept: beside the database. The config has checked that this is a
+    file."""
+    location = config.storage.location
+    assert isinstance(location, FileLocation)
+    return location.path.with_name(location.path.name + ".token")
+
+
+def _generated(path: Path) -> str:
+    """The token in the file, which is created if it does not exist. Raises ConfigError."""
+    try:
+        try:
+            with os.fdopen(open_exclusive(path, _TOKEN_FILE_MODE), "w", encoding="ascii") as file:
+                file.write(secrets.token_urlsafe(_GENERATED_BYTES) + "\n")
+        except FileExistsError:
+            pass
+        token = _read(f"file:{path}")
+    except OSError as error:
+        raise ConfigError(f"the token cannot be kept in {path}: {error.strerror}") from None
+    except SecretError as error:
+        raise ConfigError(str(error)) from None
+    if why := weakness(token):
+        raise ConfigError(f"the token in {path} {why}; remove the file to have another generated")
+    return token
