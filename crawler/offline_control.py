@@ -11,32 +11,42 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from crawler.clock import RealClock
 from crawler.config import Config
 from crawler.databases import open_store
-from crawler.orders import Command, RetryFailed, SteerHost, encode, seeds_added
+from crawler.orders import HOSTS_AT_ONCE, Command, RetryFailed, SteerHosts, encode, seeds_added
 from crawler.scheduling.seeding import queue_seeds
 from crawler.steering.control import checked_delay_s
-from crawler.steering.live_state import UnknownHost
+from crawler.steering.host_selection import HostSetting
 from storage.location import Location
 from storage.store import Store
 
 
-async def steer_host(
-    location: Location, host: str, *, pause: bool | None = None, slow_s: float | None = None
-) -> None:
-    """Pause a host (True), resume it at its usual pace (False), or slow it. Raises UnknownHost, and
-    ValueError for an invalid delay."""
-    if slow_s is not None:
-        checked_delay_s(slow_s)
+async def steer_hosts(location: Location, hosts: Sequence[str], setting: HostSetting) -> int:
+    """Pause, resume or slow hosts; return how many are known. Raises ValueError for an invalid
+    delay."""
+    if setting.slow_s is not None:
+        checked_delay_s(setting.slow_s)
+    values = structs.asdict(setting)
+    known = 0
     async with _held(open_store(location, RealClock()), "host") as held:
-        store = held.store
-        resumes = pause is False
-        if not await store.set_control(host, paused=pause, slow_s=slow_s, clear_slow=resumes):
-            raise UnknownHost(host)
-        await held.publish(SteerHost(slot=host, paused=pause, slow_s=slow_s, clear_slow=resumes))
+        for at in range(0, len(hosts), HOSTS_AT_ONCE):
+            batch = tuple(hosts[at : at + HOSTS_AT_ONCE])
+            if found := await held.store.set_controls(batch, **values):
+                await held.publish(SteerHosts(slots=batch, **values))
+            known += found
+    return known
+
+
+async def set_paused(location: Location, *, paused: bool) -> bool:
+    """Pause or resume the whole crawl; return whether that changed anything. Workers that share the
+    database obey with their next renewal; a daemon that is started later, from its start."""
+    async with _held(open_store(location, RealClock()), "pause") as held:
+        before = await held.store.paused()
+        await held.store.set_paused(paused)
+        return before is not paused
 
 
 async def add_seeds(config: Config, urls: Sequence[str], priority: float = 0.0) -> int:

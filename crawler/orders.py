@@ -17,13 +17,14 @@ from policies.url import canonical
 from storage.store import Order
 
 SLOW_S_MAX: Final = 30 * 86_400.0  # the longest delay an operator may set; a longer one is a pause
+HOSTS_AT_ONCE: Final = 200  # in one order, and in one transaction
 SEEDS_NAMED_MAX: Final = 100  # in one order; of more, all seeds are read from the store instead
 
 
-class SteerHost(Struct, frozen=True, kw_only=True, tag_field="verb", tag="host"):
-    """Pause, slow or resume a host, as by `Store.set_control`."""
+class SteerHosts(Struct, frozen=True, kw_only=True, tag_field="verb", tag="hosts"):
+    """Pause, slow or resume hosts, as by `Store.set_controls`."""
 
-    slot: str
+    slots: tuple[str, ...]
     paused: bool | None = None
     slow_s: float | None = None
     clear_slow: bool = False
@@ -47,7 +48,7 @@ class Reload(Struct, frozen=True, kw_only=True, tag_field="verb", tag="reload"):
     """Read the config again; each worker its own file."""
 
 
-Command: TypeAlias = SteerHost | AddSeeds | RetryFailed | Reload
+Command: TypeAlias = SteerHosts | AddSeeds | RetryFailed | Reload
 
 
 class InvalidOrderError(ValueError):
@@ -72,7 +73,7 @@ def decode(order: Order) -> Command:
     except msgspec.ValidationError as error:
         raise InvalidOrderError(f'invalid order "{order.verb[:50]}": {error}') from None
     match command:
-        case SteerHost(slow_s=float(slow_s)) if not 0 <= slow_s <= SLOW_S_MAX:
+        case SteerHosts(slow_s=float(slow_s)) if not 0 <= slow_s <= SLOW_S_MAX:
             raise InvalidOrderError(f"invalid order: a delay of {slow_s:g} s")
         case AddSeeds(urls=tuple(urls)) if any(canonical(url) != url for url in urls):
             raise InvalidOrderError("invalid order: a seed that is not a canonical URL")

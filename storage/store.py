@@ -408,6 +408,18 @@ class Store(Protocol):
         delay. A changed delay applies to a free host as by `recheck_delays`."""
         ...
 
+    async def set_controls(
+        self,
+        slots: Sequence[str],
+        *,
+        paused: bool | None = None,
+        slow_s: float | None = None,
+        clear_slow: bool = False,
+    ) -> int:
+        """As `set_control`, for several hosts in one transaction, for which other calls wait: a few
+        hundred at a time. Return how many are known."""
+        ...
+
     async def recheck_delays(self, session: int) -> None:
         """Let free hosts that only wait for their politeness delay be claimed now, because delays
         may have become shorter. Whoever leases such a host computes what is left of its delay from

@@ -158,11 +158,15 @@ class HostDetail(HostRow, frozen=True, kw_only=True):
 
 
 class Controlled(Struct, frozen=True, kw_only=True):
-    """POST /api/hosts/pause, resume and slow: the settings of the host now."""
+    """POST /api/hosts/pause, resume and slow: how many hosts this concerned, and the first of them;
+    of a single host that was named, its settings now. `dry_run`: nothing was changed."""
 
-    host: str
-    paused: bool
-    slow_s: float | None
+    hosts: int
+    names: list[str]
+    dry_run: bool
+    host: str | None = None
+    paused: bool | None = None
+    slow_s: float | None = None
 
 
 class UrlAnswer(Struct, frozen=True, kw_only=True):

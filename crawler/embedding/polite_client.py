@@ -47,7 +47,7 @@ from crawler.frontier.origin import Origin
 from crawler.frontier.reasons import HELD_ELSEWHERE
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.observer import Observer
-from crawler.orders import InvalidOrderError, SteerHost, decode
+from crawler.orders import InvalidOrderError, SteerHosts, decode
 from crawler.processing.committer import Committer
 from crawler.scheduling.command_loop import commands_of
 from crawler.scheduling.renewal import Renewal
@@ -163,12 +163,12 @@ class PoliteClient(CallerGate):
         for order in () if pulse is None else pulse.orders:
             with contextlib.suppress(InvalidOrderError):
                 steer = decode(order)
-                line = self._lines.get(steer.slot) if isinstance(steer, SteerHost) else None
-                if line is not None and isinstance(steer, SteerHost):
-                    line.host.steer(
-                        paused=steer.paused, slow_s=steer.slow_s, clear_slow=steer.clear_slow
-                    )
-                    self.frontier.permits.consider(line.host)
+                for slot in steer.slots if isinstance(steer, SteerHosts) else ():
+                    if (line := self._lines.get(slot)) is not None:
+                        line.host.steer(
+                            paused=steer.paused, slow_s=steer.slow_s, clear_slow=steer.clear_slow
+                        )
+                        self.frontier.permits.consider(line.host)
 
     def _carry_out(self, command: Command) -> None:
         match command:

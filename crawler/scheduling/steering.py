@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
 from crawler.config import Config, ConfigError
 from crawler.frontier.commands import CONFIG_APPLIED, RejudgeMarked
 from crawler.frontier.stops import BY_OPERATOR
-from crawler.orders import AddSeeds, Command, Reload, RetryFailed, SteerHost
+from crawler.orders import AddSeeds, Command, Reload, RetryFailed, SteerHosts
 from crawler.processing.context import CrawlContext
 from crawler.processing.run_limits import RunLimits
 from crawler.processing.seen_links import SeenLinks
@@ -103,37 +103,39 @@ class Steering:
         self._permits.go(BY_OPERATOR)
         self._frontier.may_claim()
 
-    def hold_off(self, slot: str) -> None:
-        """Pause a held host immediately; `steer` makes it durable."""
-        if (host := self._permits.get(slot)) is not None:
-            host.steer(paused=True)
-            self._permits.consider(host)
+    def hold_off(self, slots: Iterable[str]) -> None:
+        """Pause held hosts immediately; `steer` makes it durable."""
+        for slot in slots:
+            if (host := self._permits.get(slot)) is not None:
+                host.steer(paused=True)
+                self._permits.consider(host)
 
     async def steer(
         self,
-        slot: str,
+        slots: Sequence[str],
         *,
         paused: bool | None = None,
         slow_s: float | None = None,
         clear_slow: bool = False,
-    ) -> bool:
-        """Pause, slow or resume one host: durable, and obeyed immediately where it is held. False
-        if no such host is known."""
+    ) -> int:
+        """Pause, slow or resume at most HOSTS_AT_ONCE hosts: durable, and obeyed immediately where
+        they are held. Return how many are known."""
         async with self._leases.leasing:  # none is held by what an earlier lease said
-            known = await self._crawl.store.set_control(
-                slot, paused=paused, slow_s=slow_s, clear_slow=clear_slow
+            known = await self._crawl.store.set_controls(
+                slots, paused=paused, slow_s=slow_s, clear_slow=clear_slow
             )
-            self._steer_held(slot, paused=paused, slow_s=slow_s, clear_slow=clear_slow)
+            self._steer_held(slots, paused=paused, slow_s=slow_s, clear_slow=clear_slow)
         self._frontier.may_claim()
         return known
 
     def _steer_held(
-        self, slot: str, *, paused: bool | None, slow_s: float | None, clear_slow: bool
+        self, slots: Iterable[str], *, paused: bool | None, slow_s: float | None, clear_slow: bool
     ) -> None:
-        if (host := self._permits.get(slot)) is not None:
-            host.steer(paused=paused, slow_s=slow_s, clear_slow=clear_slow)
-            self._permits.consider(host)
-            self._frontier.buffer.touch(host)  # views show its delay, and its source
+        for slot in slots:
+            if (host := self._permits.get(slot)) is not None:
+                host.steer(paused=paused, slow_s=slow_s, clear_slow=clear_slow)
+                self._permits.consider(host)
+                self._frontier.buffer.touch(host)  # views show its delay, and its source
 
     async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         """Queue failed URLs again, of one host or of all, and try origins that were given up."""
@@ -157,10 +159,10 @@ class Steering:
     async def obey(self, order: Command) -> None:
         """Carry out an order of another worker on what this one holds."""
         match order:
-            case SteerHost(slot=slot):
+            case SteerHosts(slots=slots):
                 async with self._leases.leasing:  # a claim under way may have read the old value
                     self._steer_held(
-                        slot,
+                        slots,
                         paused=order.paused,
                         slow_s=order.slow_s,
                         clear_slow=order.clear_slow,

@@ -14,6 +14,8 @@ from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from msgspec import structs
+
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, check_identity, seeds_of
 from crawler.frontier.reasons import (
@@ -26,15 +28,17 @@ from crawler.frontier.reasons import (
     limit_reached,
 )
 from crawler.orders import (
+    HOSTS_AT_ONCE,
     SLOW_S_MAX,
     Command,
     Reload,
     RetryFailed,
-    SteerHost,
+    SteerHosts,
     encode,
     seeds_added,
 )
 from crawler.scheduling.seeding import seed_link
+from crawler.steering.host_selection import RESUMED, HostSetting
 from crawler.steering.live_state import (
     ActiveHold,
     Activity,
@@ -279,40 +283,40 @@ class Control:
         """Stop sending requests to this host (`host` of the hosts view), robots.txt and redirects
         included. Takes effect immediately, and is durable when it returns. Raises UnknownHost,
         StoreError."""
-        self._scheduler.steering.hold_off(host)
-        await self._steer(host, paused=True)
+        await self._steer_one(host, HostSetting(paused=True))
 
     async def slow_host(self, host: str, delay_s: float) -> None:
         """Wait at least `delay_s` between requests to this host, counted from the end of the last
         one. A longer delay from another source stands. Takes effect immediately; durable.
         Raises UnknownHost, StoreError, and ValueError for a delay that is negative, not finite or
         longer than SLOW_S_MAX."""
-        await self._steer(host, slow_s=checked_delay_s(delay_s))
+        await self._steer_one(host, HostSetting(slow_s=checked_delay_s(delay_s)))
 
     async def resume_host(self, host: str) -> None:
         """Undo both `pause_host` and `slow_host`. Takes effect immediately; durable. Raises
         UnknownHost."""
-        await self._steer(host, paused=False, clear_slow=True)
+        await self._steer_one(host, RESUMED)
 
-    async def _steer(
-        self,
-        host: str,
-        *,
-        paused: bool | None = None,
-        slow_s: float | None = None,
-        clear_slow: bool = False,
-    ) -> None:
-        async def steer() -> bool:
-            known = await self._scheduler.steering.steer(
-                host, paused=paused, slow_s=slow_s, clear_slow=clear_slow
-            )
-            if known:
-                order = SteerHost(slot=host, paused=paused, slow_s=slow_s, clear_slow=clear_slow)
-                await self._publish(order)
-            return known
-
-        if not await self._do(steer):
+    async def _steer_one(self, host: str, setting: HostSetting) -> None:
+        if not await self.steer_hosts([host], setting):
             raise UnknownHost(host)
+
+    async def steer_hosts(self, hosts: Sequence[str], setting: HostSetting) -> int:
+        """Pause, slow or resume hosts; return how many are known. Takes effect immediately; durable
+        when it returns. Between batches of them, the crawl commits. Raises StoreError."""
+        if setting.paused:
+            self._scheduler.steering.hold_off(hosts)
+        known = 0
+        for at in range(0, len(hosts), HOSTS_AT_ONCE):
+            known += await self._do(partial(self._steer, hosts[at : at + HOSTS_AT_ONCE], setting))
+        return known
+
+    async def _steer(self, hosts: Sequence[str], setting: HostSetting) -> int:
+        values = structs.asdict(setting)
+        known = await self._scheduler.steering.steer(hosts, **values)
+        if known:
+            await self._publish(SteerHosts(slots=tuple(hosts), **values))
+        return known
 
     async def _publish(self, order: Command) -> None:
         """Pass a command on to the other workers that share the crawl."""

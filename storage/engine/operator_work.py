@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
@@ -95,10 +96,23 @@ def set_control(
     slow_s: float | None = None,
     clear_slow: bool = False,
 ) -> bool:
+    return bool(set_controls(writer, (slot,), paused=paused, slow_s=slow_s, clear_slow=clear_slow))
+
+
+def set_controls(
+    writer: Writer,
+    slots: Sequence[str],
+    *,
+    paused: bool | None = None,
+    slow_s: float | None = None,
+    clear_slow: bool = False,
+) -> int:
     change_slow = slow_s is not None or clear_slow
-    known = writer.sql.row("control", paused, change_slow, slow_s, slot) is not None
-    if change_slow:
-        writer.leases.rouse(slot, writer.at.now_s)
+    known = 0
+    for slot in slots:
+        known += writer.sql.row("control", paused, change_slow, slow_s, slot) is not None
+        if change_slow:
+            writer.leases.rouse(slot, writer.at.now_s)
     return known
 
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from functools import partial
-from typing import Any, TypeVar
 
 from msgspec import structs
 
@@ -19,6 +17,8 @@ from crawler.config import ConfigError
 from crawler.daemon import responses
 from crawler.daemon.api import settings_list
 from crawler.daemon.api.caller_requests import CallerRequests
+from crawler.daemon.api.host_steering import HostSteering
+from crawler.daemon.api.pending_commands import in_time
 from crawler.daemon.api.queue_view import QueueView
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
 from crawler.daemon.health import CheckName, HealthState
@@ -34,9 +34,8 @@ from crawler.explain.explanation import (
     host_named,
     known_host,
 )
-from crawler.orders import SLOW_S_MAX
 from crawler.steering.control import Control
-from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded, UnknownHost
+from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded
 from crawler.threads import in_thread
 from crawler.version import __version__
 from policies import robots as robots_txt
@@ -55,13 +54,7 @@ HOST_SORTS = paging.HOST_SORTS
 HOST_STATES = tuple(state.value for state in paging.HostFilter)
 READY_WITHIN_S = 2.0  # for an answer of the database
 _NEEDED = frozenset((CheckName.COMMITS, CheckName.DISK, CheckName.WORKERS))
-COMMAND_WAIT_S = 5.0  # for an unavailable database, before the request is answered
 STATUS_KEPT_S = 0.25  # concurrent listeners share a status: it looks at every host in memory
-_LATER = (
-    "the command is kept and runs when the database is available again, unless the crawl ends "
-    "first; do not repeat it"
-)
-_T = TypeVar("_T")
 
 
 class Operations:
@@ -91,6 +84,7 @@ class Operations:
         self._status_lock = asyncio.Lock()
         self.stream = stream
         self._health = health
+        self.host_steering = HostSteering(control, reader, clock=clock, stream=stream)
         self.queue = QueueView(control, reader, clock)
 
     # ------------------------------------------------------------ queries
@@ -320,63 +314,22 @@ class Operations:
 
     async def pause(self) -> responses.StateAnswer:
         """Pause the whole crawl."""
-        await self._in_time(self._control.pause())
+        await in_time(self._control, self._control.pause())
         return self._changed("pause")
 
     async def resume(self) -> responses.StateAnswer:
         """Resume the whole crawl; hosts that were paused individually stay paused."""
-        await self._in_time(self._control.resume())
+        await in_time(self._control, self._control.resume())
         return self._changed("resume")
-
-    async def _in_time(self, command: Coroutine[Any, Any, _T]) -> _T:
-        """The result of a command. Raises Problem where the database delays it: the command stays
-        pending then, and runs when the database is available again."""
-        doing = asyncio.ensure_future(command)
-        try:
-            while not (await asyncio.wait({doing}, timeout=COMMAND_WAIT_S))[0]:
-                trouble = self._control.store_trouble
-                if trouble is not None and self._control.state is not CrawlState.STOPPING:
-                    raise Problem(503, f"{trouble.sentence}; {_LATER}")
-            return doing.result()
-        finally:
-            doing.cancel()  # this only waits for the command, which is a task of the crawl
 
     def _changed(self, what: str) -> responses.StateAnswer:
         self.stream.change(what)
         return responses.StateAnswer(state=self._control.state)
 
-    async def host_pause(self, host: str) -> responses.Controlled:
-        """Stop sending requests to this host; durable."""
-        return await self._steer(host, "host_pause", self._control.pause_host)
-
-    async def host_resume(self, host: str) -> responses.Controlled:
-        """Undo both `host_pause` and `host_slow`; durable."""
-        return await self._steer(host, "host_resume", self._control.resume_host)
-
-    async def host_slow(self, host: str, delay_s: float) -> responses.Controlled:
-        """Set the minimum delay between requests to this host; durable."""
-        if not 0 <= delay_s <= SLOW_S_MAX:  # false for NaN, too
-            most = f"{SLOW_S_MAX:,.0f}"
-            raise invalid("delay_s", f"must be 0 to {most} seconds")
-        act = partial(self._control.slow_host, delay_s=delay_s)
-        return await self._steer(host, "host_slow", act)
-
-    async def _steer(
-        self, host: str, what: str, act: Callable[[str], Coroutine[Any, Any, None]]
-    ) -> responses.Controlled:
-        slot = await self._slot(host)
-        try:
-            await self._in_time(act(slot))
-        except UnknownHost as unknown:
-            raise unknown_host(unknown.host) from None
-        row = await self._reader.host(slot)
-        self.stream.change(what, host=slot)
-        return from_row(responses.Controlled, row or {"host": slot, "paused": 0, "slow_s": None})
-
     async def retry(self, host: str | None = None, code: str | None = None) -> responses.Retried:
         """Queue failed URLs again, of one host or error code, or all."""
         slot = None if host is None else await self._slot(host)
-        count = await self._in_time(self._control.retry_failed(slot, code))
+        count = await in_time(self._control, self._control.retry_failed(slot, code))
         self.stream.change("retry", host=slot, retried=count)
         return responses.Retried(retried=count)
 
@@ -392,7 +345,7 @@ class Operations:
                 raise invalid(field, f"is longer than {SEED_BYTES_MAX:,} characters", 413)
         if not math.isfinite(priority):
             raise invalid("priority", "must be a finite number")
-        done = await self._in_time(self._control.add_seeds(urls, priority))
+        done = await in_time(self._control, self._control.add_seeds(urls, priority))
         self.stream.change("seeds", added=done.added, known=done.known, refused=len(done.refused))
         return done
 
@@ -401,7 +354,7 @@ class Operations:
         then."""
         base = self._control.config.given.base
         try:
-            done = await self._in_time(self._control.reload(dry_run=dry_run))
+            done = await in_time(self._control, self._control.reload(dry_run=dry_run))
         except ConfigError as error:
             problems = tuple(settings_list.without_folder(each, base) for each in error.problems)
             raise Problem(

@@ -66,8 +66,19 @@ class ReloadParams(Strict, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class SlowBody(Strict, frozen=True, kw_only=True):
-    host: Name
+class SteerBody(Strict, frozen=True, kw_only=True):
+    """One of `host`, `hosts` and conditions: `pattern`, `search` and `state` must all hold.
+    `dry_run`: only count the hosts."""
+
+    host: Name | None = None
+    hosts: list[Name] = []
+    pattern: Text = ""
+    search: Text = ""
+    state: Text = ""
+    dry_run: bool = False
+
+
+class SlowBody(SteerBody, frozen=True, kw_only=True):
     delay_s: float
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import asdict
 
 from crawler.daemon import responses
+from crawler.daemon.api.host_steering import HostCommand, selection_of
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.http import request_types as types
 from crawler.daemon.http.request_types import NoParams, Strict, read_body, read_query
+from crawler.daemon.problem import invalid
 from crawler.steering.live_state import Reloaded, SeedsAdded
 
 
@@ -50,6 +53,28 @@ async def _robots_state(operations: Operations, url: str) -> responses.RobotsKno
     return await operations.callers.robots_state(url)
 
 
+async def _steer_hosts(
+    command: HostCommand,
+    operations: Operations,
+    *,
+    host: str | None,
+    hosts: Sequence[str],
+    pattern: str,
+    search: str,
+    state: str,
+    dry_run: bool,
+    delay_s: float | None = None,
+) -> responses.Controlled:
+    selection = selection_of(pattern=pattern, search=search, state=state)
+    ways = (host is not None, bool(hosts), selection is not None)
+    if sum(ways) > 1:
+        raise invalid("host", 'use only one of "host", "hosts" and conditions such as "pattern"')
+    named = [host] if host is not None else hosts
+    return await operations.host_steering.steer(
+        command, hosts=named, selection=selection, delay_s=delay_s, dry_run=dry_run
+    )
+
+
 ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
@@ -77,25 +102,26 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/api/hosts/pause",
-        "Stop sending requests to this host; durable.",
+        "Stop sending requests to one host, to several, or to all that match; durable.",
         responses.Controlled,
-        Operations.host_pause,
-        body=types.HostParams,
+        partial(_steer_hosts, HostCommand.PAUSE),
+        body=types.SteerBody,
     ),
     Route(
         "POST",
         "/api/hosts/resume",
-        "Undo pause and slow of this host; durable.",
+        "Undo pause and slow of one host, of several, or of all that match; durable.",
         responses.Controlled,
-        Operations.host_resume,
-        body=types.HostParams,
+        partial(_steer_hosts, HostCommand.RESUME),
+        body=types.SteerBody,
     ),
     Route(
         "POST",
         "/api/hosts/slow",
-        "Set the minimum delay between requests to this host; durable.",
+        "Set the minimum delay between requests to a host, to several, or to all that match; "
+        "durable.",
         responses.Controlled,
-        Operations.host_slow,
+        partial(_steer_hosts, HostCommand.SLOW),
         body=types.SlowBody,
     ),
     Route(

@@ -13,7 +13,7 @@ from crawler.config.user_agent import product_token
 from crawler.daemon.problem import invalid
 from crawler.daemon.responses import HostRow, RobotsRow
 from crawler.daemon.web import filters
-from crawler.daemon.web.rendering import PageHandlers, form_of, link, number_in
+from crawler.daemon.web.rendering import PageHandlers, form_of, link
 from crawler.daemon.web.robots_sheet import Mark, sheet
 from crawler.daemon.web.timeline import timeline
 from crawler.explain.formatting import connections_failed, counted
@@ -191,17 +191,17 @@ class HostPages(PageHandlers):
 
     async def pause(self, request: web.Request) -> web.Response:
         form = await form_of(request)
-        await self.operations.host_pause(form.get("host", ""))
+        await self._steer(form, HostCommand.PAUSE)
         raise _back(form, "host-paused")
 
     async def resume(self, request: web.Request) -> web.Response:
         form = await form_of(request)
-        await self.operations.host_resume(form.get("host", ""))
+        await self._steer(form, HostCommand.RESUME)
         raise _back(form, "host-resumed")
 
     async def slow(self, request: web.Request) -> web.Response:
         form = await form_of(request)
-        await self.operations.host_slow(form.get("host", ""), number_in(form, "delay_s"))
+        await self._steer(form, HostCommand.SLOW)
         raise _back(form, "host-slowed")
 
     async def retry(self, request: web.Request) -> web.Response:

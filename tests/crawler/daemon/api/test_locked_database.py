@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crawler.daemon.api import operations
+from crawler.daemon.api import pending_commands
+from crawler.daemon.api.host_steering import HostCommand
 from crawler.daemon.problem import Problem
 
 if TYPE_CHECKING:
@@ -35,9 +36,11 @@ def locked(database: Path) -> Iterator[None]:
 COMMANDS: dict[str, Callable[[Operations, str], Awaitable[Any]]] = {
     "pause": lambda to, _: to.pause(),
     "resume": lambda to, _: to.resume(),
-    "host pause": lambda to, _: to.host_pause("a.test"),
-    "host resume": lambda to, _: to.host_resume("a.test"),
-    "host slow": lambda to, _: to.host_slow("a.test", 3.0),
+    "host pause": lambda to, _: to.host_steering.steer(HostCommand.PAUSE, hosts=["a.test"]),
+    "host resume": lambda to, _: to.host_steering.steer(HostCommand.RESUME, hosts=["a.test"]),
+    "host slow": lambda to, _: to.host_steering.steer(
+        HostCommand.SLOW, hosts=["a.test"], delay_s=3.0
+    ),
     "retry": lambda to, _: to.retry(),
     "seeds": lambda to, url: to.seeds([url]),
 }
@@ -47,7 +50,7 @@ COMMANDS: dict[str, Callable[[Operations, str], Awaitable[Any]]] = {
 async def test_commands_are_answered_while_the_database_is_locked(
     daemon: Daemon, town: LocalWeb, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(operations, "COMMAND_WAIT_S", WAIT_S)
+    monkeypatch.setattr(pending_commands, "COMMAND_WAIT_S", WAIT_S)
     with locked(daemon.database):
         began_s = time.monotonic()
         with pytest.raises(Problem) as told:
@@ -67,7 +70,7 @@ async def test_commands_are_answered_while_the_database_is_locked(
 async def test_a_postponed_command_runs_once(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "COMMAND_WAIT_S", WAIT_S)
+    monkeypatch.setattr(pending_commands, "COMMAND_WAIT_S", WAIT_S)
     with locked(daemon.database):
         answer = await daemon.client.post("/api/hosts/pause", {"host": "a.test"})
         assert answer.status == 503
@@ -75,7 +78,9 @@ async def test_a_postponed_command_runs_once(
     async with asyncio.timeout(20):
         while not (await daemon.operations.host("a.test")).paused:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-    resumed = await daemon.operations.host_resume("a.test")  # in time again, and after the other
+    resumed = await daemon.operations.host_steering.steer(
+        HostCommand.RESUME, hosts=["a.test"]
+    )  # in time again, and after the other
     assert not resumed.paused
     await asyncio.sleep(0.5)
     assert not (await daemon.operations.host("a.test")).paused
