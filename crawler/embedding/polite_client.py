@@ -163,12 +163,16 @@ class PoliteClient(CallerGate):
         for order in () if pulse is None else pulse.orders:
             with contextlib.suppress(InvalidOrderError):
                 steer = decode(order)
-                for slot in steer.slots if isinstance(steer, SteerHosts) else ():
-                    if (line := self._lines.get(slot)) is not None:
-                        line.host.steer(
-                            paused=steer.paused, slow_s=steer.slow_s, clear_slow=steer.clear_slow
-                        )
-                        self.frontier.permits.consider(line.host)
+                if isinstance(steer, SteerHosts):
+                    self._obey(steer)
+
+    def _obey(self, steer: SteerHosts) -> None:
+        for slot in steer.slots:
+            if (line := self._lines.get(slot)) is not None:
+                line.host.steer(
+                    paused=steer.paused, slow_s=steer.slow_s, clear_slow=steer.clear_slow
+                )
+                self.frontier.permits.consider(line.host)
 
     def _carry_out(self, command: Command) -> None:
         match command:

@@ -14,7 +14,7 @@ from crawler.orders import (
     InvalidOrderError,
     Reload,
     RetryFailed,
-    SteerHost,
+    SteerHosts,
     decode,
     encode,
     seeds_added,
@@ -25,9 +25,9 @@ from storage.store import Order
 @pytest.mark.parametrize(
     "command",
     [
-        SteerHost(slot="a.test", paused=True),
-        SteerHost(slot="a.test", slow_s=2.5),
-        SteerHost(slot="a.test", paused=False, clear_slow=True),
+        SteerHosts(slots=("a.test",), paused=True),
+        SteerHosts(slots=("a.test",), slow_s=2.5),
+        SteerHosts(slots=("a.test",), paused=False, clear_slow=True),
         AddSeeds(urls=("http://a.test/", "http://b.test/x")),
         AddSeeds(),
         RetryFailed(host="a.test", code="timeout"),
@@ -41,8 +41,8 @@ def test_an_order_arrives_as_it_was_given(command: Command) -> None:
 
 
 def test_keys_of_a_newer_version_are_ignored() -> None:
-    order = Order(verb="host", body={"slot": "a.test", "paused": True, "colour": "blue"})
-    assert decode(order) == SteerHost(slot="a.test", paused=True)
+    order = Order(verb="hosts", body={"slots": ["a.test"], "paused": True, "colour": "blue"})
+    assert decode(order) == SteerHosts(slots=("a.test",), paused=True)
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_keys_of_a_newer_version_are_ignored() -> None:
     [
         ("dance", {}),
         ("", {}),
-        ("host", {}),
-        ("host", {"slot": 1}),
-        ("host", {"slot": "a.test", "paused": "yes"}),
-        ("host", {"slot": "a.test", "slow_s": -1.0}),
-        ("host", {"slot": "a.test", "slow_s": 1e9}),
-        ("host", {"slot": "a.test", "slow_s": math.nan}),
+        ("hosts", {}),
+        ("hosts", {"slots": [1]}),
+        ("hosts", {"slots": ["a.test"], "paused": "yes"}),
+        ("hosts", {"slots": ["a.test"], "slow_s": -1.0}),
+        ("hosts", {"slots": ["a.test"], "slow_s": 1e9}),
+        ("hosts", {"slots": ["a.test"], "slow_s": math.nan}),
         ("seeds", {"urls": ["no URL"]}),
         ("seeds", {"urls": ["HTTP://A.test"]}),
         ("retry", {"host": ["a.test"]}),

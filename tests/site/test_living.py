@@ -15,8 +15,9 @@ import pytest
 
 from crawler.app import OpenCrawl, open_crawl
 from crawler.config import ConfigError, from_dict
-from crawler.offline_control import steer_host
-from crawler.steering.live_state import CrawlState, UnknownHost
+from crawler.offline_control import steer_hosts
+from crawler.steering.host_selection import PAUSED, RESUMED, HostSetting
+from crawler.steering.live_state import CrawlState
 from crawler.testing import Handler, LocalWeb, Pages, Reply, html
 from storage.location import FileLocation
 from storage.store import StoreRefused
@@ -259,20 +260,19 @@ async def test_hosts_are_steered_in_a_database_that_nobody_holds(courtly: Courtl
         config = from_dict(courtly.config(web))
         async with open_crawl(config, seeds=[web.url(host) for host in HOSTS], runs_forever=True):
             with pytest.raises(StoreRefused):
-                await steer_host(FileLocation(courtly.db), "h0.test", pause=True)
-        await steer_host(FileLocation(courtly.db), "h0.test", pause=True)
-        await steer_host(FileLocation(courtly.db), "h1.test", slow_s=0.25)
-        with pytest.raises(UnknownHost, match=r"nobody\.test"):
-            await steer_host(FileLocation(courtly.db), "nobody.test", pause=True)
+                await steer_hosts(FileLocation(courtly.db), ["h0.test"], PAUSED)
+        await steer_hosts(FileLocation(courtly.db), ["h0.test"], PAUSED)
+        await steer_hosts(FileLocation(courtly.db), ["h1.test"], HostSetting(slow_s=0.25))
+        assert not await steer_hosts(FileLocation(courtly.db), ["nobody.test"], PAUSED)
         with pytest.raises(ValueError, match="the delay must be"):
-            await steer_host(FileLocation(courtly.db), "h1.test", slow_s=-1.0)
+            await steer_hosts(FileLocation(courtly.db), ["h1.test"], HostSetting(slow_s=-1.0))
         summary = await courtly.crawl(web, crawl={"patience": 0.5})
         assert web.log.requests("h0.test") == []
         assert [(one.host, one.reason) for one in summary.waiting] == [
             ("h0.test", "paused by an operator")
         ]
         assert min(gaps(web, "h1.test", 0.0)) >= 0.25
-        await steer_host(FileLocation(courtly.db), "h0.test", pause=False)
+        await steer_hosts(FileLocation(courtly.db), ["h0.test"], RESUMED)
         await courtly.crawl(web)
         assert len(courtly.urls("visited")) == 12
 

@@ -9,6 +9,8 @@ from crawler.daemon.http.application import GUARDS
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.problem import Problem
 from crawler.daemon.web.general_pages import GeneralPages
+from crawler.daemon.web.host_downloads import HostDownloads
+from crawler.daemon.web.host_forms import HostForms
 from crawler.daemon.web.host_pages import HostPages
 from crawler.daemon.web.overview_page import OverviewPage
 from crawler.daemon.web.rendering import STATIC, PageContext, Renderer
@@ -23,6 +25,7 @@ def add_pages(
     context = PageContext(operations, monitor, renderer, logout)
     overview, general = OverviewPage(context), GeneralPages(context)
     hosts, tester = HostPages(context), TesterPage(context)
+    host_forms, downloads = HostForms(context), HostDownloads(context)
 
     async def missing(request: web.Request) -> web.StreamResponse:
         raise Problem(404, f"There is no page at {request.path[:200]}.")
@@ -31,11 +34,13 @@ def add_pages(
         [
             web.get("/", overview.overview),
             web.get("/hosts", hosts.hosts),
+            web.get("/hosts.{kind:csv|jsonl}", downloads.hosts),
             web.get("/host", hosts.host),
-            web.post("/host/pause", hosts.pause),
-            web.post("/host/resume", hosts.resume),
-            web.post("/host/slow", hosts.slow),
-            web.post("/host/retry", hosts.retry),
+            web.post("/hosts/steer", host_forms.steer),
+            web.post("/host/pause", host_forms.pause),
+            web.post("/host/resume", host_forms.resume),
+            web.post("/host/slow", host_forms.slow),
+            web.post("/host/retry", host_forms.retry),
             web.get("/find", general.find),
             web.get("/blocked", general.blocked),
             web.get("/url", general.url),

@@ -1,24 +1,22 @@
-"""The list of hosts, the page of one host, and the forms on both."""
+"""The list of hosts and the page of one host."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import urlencode
 
 from aiohttp import web
 
 from crawler.config.user_agent import product_token
-from crawler.daemon.problem import invalid
 from crawler.daemon.responses import HostRow, RobotsRow
 from crawler.daemon.web import filters
-from crawler.daemon.web.rendering import PageHandlers, form_of, link
+from crawler.daemon.web.rendering import PageHandlers, link
 from crawler.daemon.web.robots_sheet import Mark, sheet
 from crawler.daemon.web.timeline import timeline
 from crawler.explain.formatting import connections_failed, counted
 
 HOSTS_PER_PAGE: Final = 50
+SORT_DEFAULT: Final = "-queued"
 BLOCKED_OF_HOST: Final = 10
 LIVE_HEADER: Final = "X-Live"  # of a request that updates a page in place
 COPIES_SHOWN: Final = 8  # origins of one host whose robots.txt is shown
@@ -66,17 +64,16 @@ _ROBOTS_STATES: Final = {
     "absent": ("calm", "none", "The site has no robots.txt."),
     "unknown": ("calm", "not fetched yet", "The file has not been fetched yet."),
 }
-_BACK = re.compile(r"/hosts?(\?[!-~]{0,4000})?\Z")  # where a form may redirect to
 
 
 class HostPages(PageHandlers):
-    """Handlers of the pages and forms about hosts."""
+    """Handlers of the pages about hosts."""
 
     async def hosts(self, request: web.Request) -> web.Response:
         fields = {
             "search": request.query.get("search", "").strip(),
             "state": request.query.get("state", "all"),
-            "sort": request.query.get("sort", "host"),
+            "sort": request.query.get("sort", SORT_DEFAULT),
             "after": request.query.get("after", ""),
         }
         found = await self.operations.hosts(**fields, limit=HOSTS_PER_PAGE)
@@ -108,6 +105,10 @@ class HostPages(PageHandlers):
             "next": found.after and link("/hosts", fields | {"after": found.after}),
             "limit": HOSTS_PER_PAGE,
             "here": link("/hosts", fields),
+            "downloads": {
+                kind: link(f"/hosts.{kind}", {"search": fields["search"], "state": fields["state"]})
+                for kind in ("csv", "jsonl")
+            },
         }
         return await self.page(request, "hosts", values)
 
@@ -186,38 +187,6 @@ class HostPages(PageHandlers):
         tokens = _strings(found.get("robots.token"))
         agent = str(found.get("crawl.user_agent") or "")
         return tokens or (product_token(agent),), _strings(found.get("robots.dialect"))
-
-    # ------------------------------------------------------------ forms
-
-    async def pause(self, request: web.Request) -> web.Response:
-        form = await form_of(request)
-        await self._steer(form, HostCommand.PAUSE)
-        raise _back(form, "host-paused")
-
-    async def resume(self, request: web.Request) -> web.Response:
-        form = await form_of(request)
-        await self._steer(form, HostCommand.RESUME)
-        raise _back(form, "host-resumed")
-
-    async def slow(self, request: web.Request) -> web.Response:
-        form = await form_of(request)
-        await self._steer(form, HostCommand.SLOW)
-        raise _back(form, "host-slowed")
-
-    async def retry(self, request: web.Request) -> web.Response:
-        form = await form_of(request)
-        if not (host := form.get("host", "")):  # without one, all hosts would be retried
-            raise invalid("host", "must name a host")
-        await self.operations.retry(host)
-        raise _back(form, "host-retried")
-
-
-def _back(form: dict[str, str], said: str) -> web.HTTPSeeOther:
-    """The redirect after a form, back to the page with the form."""
-    back = form.get("back", "")
-    path = back if _BACK.match(back) else "/hosts"
-    query = {"said": said, "host": form.get("host", "")}
-    return web.HTTPSeeOther(f"{path}{'&' if '?' in path else '?'}{urlencode(query)}")
 
 
 # ---------------------------------------------------------------- the state of a host

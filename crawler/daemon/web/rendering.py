@@ -37,6 +37,9 @@ NOTICES: Final[Mapping[str, str]] = {
     "resumed": "The crawl is running again.",
     "host-paused": "{host} is paused. No new requests are sent to it until it is resumed.",
     "host-resumed": "{host} is crawled at its own pace again.",
+    "hosts-paused": "Paused: {host}. No new requests are sent until they are resumed.",
+    "hosts-resumed": "Resumed: {host}, each at its own pace.",
+    "hosts-slowed": "Slowed: {host}. They have the delay you set.",
     "host-retried": "The failed URLs of {host} are queued again.",
     "host-slowed": "{host} now has the delay you set.",
 }
@@ -192,6 +195,6 @@ def number_in(form: Mapping[str, str], name: str) -> float:
 
 def link(path: str, query: Mapping[str, str]) -> str:
     """A link without parameters that are empty or have their default value."""
-    default = {"state": "all", "sort": "host"}
+    default = {"state": "all", "sort": "-queued"}
     given = {key: value for key, value in query.items() if value and value != default.get(key)}
     return f"{path}?{urlencode(given)}" if given else path

@@ -106,6 +106,18 @@ async def test_paused_hosts_are_left_alone(rig):
     assert [row["slow_s"] for row in await rig.rows("hosts")] == [None]
 
 
+async def test_several_hosts_are_controlled_in_one_transaction(rig):
+    await rig.add("http://a.test/", "http://b.test/", "http://c.test/")
+    assert await rig.store.set_controls(["a.test", "b.test", "nobody.test"], paused=True) == 2
+    assert [row["paused"] for row in await rig.rows("hosts")] == [1, 1, 0]
+    assert await rig.store.set_controls(["b.test", "c.test"], slow_s=7.0) == 2
+    assert [row["slow_s"] for row in await rig.rows("hosts")] == [None, 7.0, 7.0]
+    assert await rig.store.set_controls(["b.test"], paused=False, clear_slow=True) == 1
+    found = [(row["paused"], row["slow_s"]) for row in await rig.rows("hosts")]
+    assert found == [(1, None), (0, None), (0, 7.0)]
+    assert await rig.store.set_controls([], paused=True) == 0
+
+
 async def test_a_host_falls_due_with_the_first_of_its_urls(rig):
     await rig.add("http://a.test/1", "https://a.test/2", "http://b.test/3")
     a, b = await rig.claim()

@@ -54,8 +54,8 @@ def test_every_method_is_looked_at() -> None:
     ours = {
         "faults", "set_patience", "not_in_flight", "robots_in_flight", "robots_not_in_flight",
         "close", "add", "seeds", "claim", "robots_due", "revisits_due", "unplanned", "rejudge_due",
-        "rejudge_all", "recheck_delays", "set_controls", "set_paused", "paused", "forget", "outlook", "stats",
-        "shared", "pulse", "publish", "telemetry",
+        "rejudge_all", "recheck_delays", "set_controls", "set_paused", "paused", "forget",
+        "outlook", "stats", "shared", "pulse", "publish", "telemetry",
     }  # fmt: skip
     methods = {name for name, _ in inspect.getmembers(Store) if not name.startswith("_")}
     assert methods == ours | {*ROOM}

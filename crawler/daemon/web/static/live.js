@@ -57,7 +57,7 @@
   const inUse = (part) => {
     const selection = document.getSelection();
     return part.contains(document.activeElement)
-      || part.querySelector("details[open], .cursor")
+      || part.querySelector("details[open], .cursor, :checked")
       || (selection && !selection.isCollapsed && part.contains(selection.anchorNode));
   };
 

@@ -78,9 +78,8 @@ async def test_a_postponed_command_runs_once(
     async with asyncio.timeout(20):
         while not (await daemon.operations.host("a.test")).paused:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-    resumed = await daemon.operations.host_steering.steer(
-        HostCommand.RESUME, hosts=["a.test"]
-    )  # in time again, and after the other
+    # In time again, and after the other.
+    resumed = await daemon.operations.host_steering.steer(HostCommand.RESUME, hosts=["a.test"])
     assert not resumed.paused
     await asyncio.sleep(0.5)
     assert not (await daemon.operations.host("a.test")).paused

@@ -200,14 +200,23 @@ class FakeOperations(Operations):
         self.state = "running"
         return await self._did("resume")
 
-    async def host_pause(self, host: str) -> Any:
-        return await self._did("host_pause", host)
+    @property
+    def host_steering(self) -> Any:
+        return self
 
-    async def host_resume(self, host: str) -> Any:
-        return await self._did("host_resume", host)
-
-    async def host_slow(self, host: str, delay_s: float) -> Any:
-        return await self._did("host_slow", host, delay_s)
+    async def steer(
+        self,
+        command: str,
+        *,
+        hosts: Sequence[str] = (),
+        selection: object = None,
+        delay_s: float | None = None,
+        dry_run: bool = False,
+    ) -> Any:
+        target = tuple(hosts) if selection is None else str(selection)
+        await self._did("would" if dry_run else "steer", str(command), target, delay_s)
+        names = list(hosts or self.rows)
+        return responses.Controlled(hosts=len(names), names=names, dry_run=dry_run)
 
     async def retry(self, host: str | None = None) -> Any:
         return await self._did("retry", host)

@@ -185,9 +185,9 @@ async def test_a_host_is_paused_resumed_and_slowed_by_plain_forms(site: Site, an
     await site.post("/host/slow", host="a.test", delay_s="10", back="/host?host=a.test")
     done = [each for each in answers.asked if each[0] not in ("hosts", "blocked")]
     assert done == [
-        ("host_pause", "a.test"),
-        ("host_resume", "a.test"),
-        ("host_slow", "a.test", 10.0),
+        ("steer", "pause", ("a.test",), None),
+        ("steer", "resume", ("a.test",), None),
+        ("steer", "slow", ("a.test",), 10.0),
     ]
 
 
@@ -364,3 +364,50 @@ async def test_login_and_logout(answers: Any) -> None:
         assert "SameSite=Strict" in cookie
         html = await site.get("/hosts")
         assert "Log out" in html
+
+
+async def test_several_hosts_are_paused_after_a_confirmation(site: Site, answers: Any) -> None:
+    assert 'form="bulk"' in await site.get("/hosts")
+    status, html, _ = await site.post(
+        "/hosts/steer", command="pause", which="chosen", host="a.test", back="/hosts?state=queued"
+    )
+    assert status == 200
+    assert "Pause 1 host?" in html
+    assert 'name="confirmed"' in html
+    assert 'href="/hosts?state=queued"' in html
+    assert [one for one in answers.asked if one[0] == "steer"] == []
+    status, html, _ = await site.post(
+        "/hosts/steer", confirmed="1", command="pause", host="a.test", back="/hosts"
+    )
+    assert "Paused: 1 host." in html
+    assert [one for one in answers.asked if one[0] == "steer"] == [
+        ("steer", "pause", ("a.test",), None)
+    ]
+
+
+async def test_all_hosts_that_match_are_slowed(site: Site, answers: Any) -> None:
+    form = {"command": "slow", "which": "all", "search": "test", "state": "all", "delay_s": "5"}
+    _, html, _ = await site.post("/hosts/steer", **form)
+    assert "These are hosts containing &#34;test&#34;" in html
+    assert "Hosts that are discovered later are not concerned" in html
+    await site.post("/hosts/steer", confirmed="1", **form)
+    assert [one for one in answers.asked if one[0] in ("would", "steer")] == [
+        ("would", "slow", 'hosts containing "test"', 5.0),
+        ("steer", "slow", 'hosts containing "test"', 5.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "why"),
+    [
+        ({"command": "pause"}, "choose at least one host"),
+        ({"command": "stop", "host": "a.test"}, "must be one of pause, resume, slow"),
+        ({"command": "slow", "host": "a.test", "delay_s": ""}, "is not a number"),
+    ],
+)
+async def test_a_form_about_several_hosts_is_refused(
+    site: Site, form: dict[str, str], why: str
+) -> None:
+    status, html, _ = await site.post("/hosts/steer", **form)
+    assert status == 422
+    assert why in html
