@@ -35,6 +35,7 @@ class HostClock(Struct, frozen=True, kw_only=True):
     backoff_in_s: float = 0.0  # until Retry-After or the backoff ends; 0: none
     denials: int = 0  # consecutive 401 and 403
     connect_failures: int = 0  # consecutive failed connections
+    backoff_status: int | None = None  # the status of the response that it backs off after
     contacts: int = 0
     smallest_rest_s: float | None = None  # the shortest time there ever was between two contacts
     peak_concurrency: int = 0

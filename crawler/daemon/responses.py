@@ -112,6 +112,7 @@ class HostRow(Struct, frozen=True, kw_only=True):
     slow_s: float | None
     latency_s: float | None
     connect_failures: int
+    backoff_status: int | None
     wait_reason: str
     now: HostNow | None
 
@@ -226,7 +227,9 @@ class StateAnswer(Struct, frozen=True, kw_only=True):
 
 
 class CheckedUrl(Struct, frozen=True, kw_only=True):
-    """One verdict. `rule` and `line` are null where no line decided; `reason` is a sentence."""
+    """One verdict. `rule` and `line` are null where no line decided; `reason` is a sentence.
+    `governed`: false for a URL of another origin than that of the robots.txt, which says nothing
+    about it; `allowed` is false then, too."""
 
     url: str
     dialect: str
@@ -234,6 +237,7 @@ class CheckedUrl(Struct, frozen=True, kw_only=True):
     rule: str | None
     line: int | None
     reason: str
+    governed: bool = True
 
 
 class Checked(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from policies import robots, robots_policy
 from policies.robots import RobotsFile, Verdict
 from policies.robots_policy import Governed, Open, RobotsPolicy, Unknown
 from policies.robots_state import RobotsRules, RobotsState
+from policies.url import canonical, origin_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,16 @@ class KnownRobots:
     now_s: float  # when: Unix seconds
     fetched: bool
     error: str = ""  # why the host could not be connected to
+
+    def other_origin(self, url: str) -> str | None:
+        """The origin of an absolute URL that a fetched robots.txt does not govern, because it
+        belongs to another one (law 3); None for paths, and for a file given by the user."""
+        if not self.fetched or "://" not in url:
+            return None
+        asked, own = canonical(url), canonical(self.where)
+        if asked is None or own is None or origin_of(asked) == origin_of(own):
+            return None
+        return origin_of(asked)
 
     def standing(self, dialects: tuple[str, ...], rules: RobotsRules) -> RobotsPolicy:
         """Its meaning for pages under these dialects. A file given by the user always applies."""

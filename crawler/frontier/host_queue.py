@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from crawler.frontier.pace import NEVER, Pace
 from policies.holds import HoldReason
 from policies.pacing import PacingRules
-from policies.retries import retry_delay_s
+from policies.retries import FailureCode, retry_delay_s
 from policies.scope import Skip
 from policies.url import host_of, origin_of
 from storage.store import Contact, HostUpdate, Lease, Queued
@@ -204,7 +204,11 @@ class HostQueue:
         contacts, self.contacts_new = self.contacts_new, []
         failures = self.tried_before
         if self.out_of_reach:
-            failures = max(lost.failures for lost in self.out_of_reach.values())
+            # An address that the config forbids was never tried: that is no fault of the host.
+            failures = max(
+                0 if lost.failure.code is FailureCode.ADDRESS else lost.failures
+                for lost in self.out_of_reach.values()
+            )
         return HostUpdate(
             slot=self.slot,
             epoch=self.epoch,

@@ -81,7 +81,7 @@ class Pace:
         )
         self.backoff_level = clock.backoff_level
         self.backoff_until_s = now_s + clock.backoff_in_s if clock.backoff_in_s else NEVER
-        self.backoff_status: int | None = None  # the answer that caused it
+        self.backoff_status = clock.backoff_status  # that of the response which caused it
         self.not_before_s = now_s + clock.next_in_s
         self.not_before_reason = Reason(
             Wait.STORED, clock.delay_source or "delay after its last contact"
@@ -302,4 +302,5 @@ class Pace:
             smallest_rest_s=self.smallest_rest_s,
             peak_concurrency=self.peak_concurrency,
             breaches=self.breaches,
+            backoff_status=self.backoff_status if self.backoff_until_s > now_s else None,
         )

@@ -40,6 +40,8 @@ class Wait(enum.Enum):
     HOST_FULL = enum.auto()  # its limit of pages or bytes is reached
     RUN_LIMITED = enum.auto()
     HELD_ELSEWHERE = enum.auto()
+    GIVEN_UP = enum.auto()  # no connection could be made, and its URLs have failed
+    FORBIDDEN = enum.auto()  # the config does not allow connecting to its address
     IDLE = enum.auto()
 
 
@@ -106,6 +108,8 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.ROBOTS_HELD: "its robots.txt redirects to {source}, which another worker holds",
     Wait.HOST_FULL: "{source} has been reached",
     Wait.RUN_LIMITED: "{source} has been reached",
+    Wait.GIVEN_UP: "its URLs were given up, because no connection could be made ({source})",
+    Wait.FORBIDDEN: "the config does not allow connecting to it ({source})",
     Wait.HELD_ELSEWHERE: "another worker holds this host",
     Wait.IDLE: "no work to do",
 }

@@ -56,6 +56,7 @@ from crawler.steering.live_state import (
 from crawler.steering.queue_holds import LiveWait, QueueReason, reason_of
 from crawler.steering.waits import stored_wait
 from policies.holds import Hold
+from policies.retries import FailureCode
 from policies.scope import Scope
 from policies.url import SeedError, parse_seed, without_userinfo
 from storage.store import Link, Row, Stats, Store
@@ -200,7 +201,7 @@ class Control:
                 at_s, reason = move.at_s, move.reason
                 wait_s = math.inf if at_s is None else max(0.0, at_s - self._clock.monotonic())
             elif state is HostState.IDLE:
-                reason = limit_reached(held.full) if held.full else IDLE
+                reason = _nothing_to_do(held)
         return state, wait_s, reason
 
     def live_waits(self) -> dict[str, LiveWait]:
@@ -441,6 +442,17 @@ class Control:
             await self._scheduler.steering.read_robots_anew()
         if seeds:
             await self._add([seed_link(new, url) for url in seeds])
+
+
+def _nothing_to_do(held: HostQueue) -> Reason:
+    """Why a host in memory has nothing to do."""
+    if held.full:
+        return limit_reached(held.full)
+    lost = next((one for one in held.out_of_reach.values() if one.given_up), None)
+    if lost is None:
+        return IDLE
+    forbidden = lost.failure.code is FailureCode.ADDRESS
+    return Reason(Wait.FORBIDDEN if forbidden else Wait.GIVEN_UP, lost.failure.error)
 
 
 def checked_delay_s(delay_s: float) -> float:

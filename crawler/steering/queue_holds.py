@@ -108,7 +108,7 @@ def reason_of(wait: Wait) -> QueueReason:
             return QueueReason.ROBOTS
         case Wait.CLOSED:
             return QueueReason.CLOSED
-        case Wait.RECONNECT:
+        case Wait.RECONNECT | Wait.GIVEN_UP | Wait.FORBIDDEN:
             return QueueReason.UNREACHABLE
         case Wait.RETRY:
             return QueueReason.RETRY

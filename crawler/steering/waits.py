@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from crawler.frontier.reasons import BACKOFF, PAUSED, Reason, Wait, run_limit_reached
+from crawler.frontier.reasons import PAUSED, Reason, Wait, run_limit_reached
 from storage.store import Row
 
 
@@ -19,7 +19,9 @@ def stored_wait(row: Row, now_s: float, *, limit: str | None = None) -> StoredWa
         return StoredWait(None, PAUSED)
     backoff, next_at = row["backoff_until"], row["next_at"]
     if isinstance(backoff, int | float) and backoff > now_s:
-        return StoredWait(float(backoff), BACKOFF)
+        status = row["backoff_status"]
+        known = status if isinstance(status, int) else None
+        return StoredWait(float(backoff), Reason(Wait.BACKOFF, status=known))
     if limit is not None:
         return StoredWait(None, run_limit_reached(limit))
     until = float(next_at) if isinstance(next_at, int | float) else None

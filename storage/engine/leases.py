@@ -77,6 +77,7 @@ class _SlotRow(NamedTuple):
     visited: int
     body_bytes: int
     origins: int
+    backoff_status: int | None
 
     def clock(self) -> HostClock:
         return HostClock(
@@ -93,6 +94,7 @@ class _SlotRow(NamedTuple):
             smallest_rest_s=self.smallest_rest_s,
             peak_concurrency=self.peak_concurrency,
             breaches=self.breaches,
+            backoff_status=self.backoff_status,
         )
 
 
@@ -100,6 +102,7 @@ _SlotShape = list[
     tuple[
         int, str, int, int, int | None, float, float | None, float, str, float | None, int, int,
         int, int, float | None, int, int, int, float | None, int, float | None, int, int, int,
+        int | None,
     ]
 ]  # fmt: skip
 _Offer = tuple[tuple[float, int, int, int], Queued]
@@ -276,7 +279,7 @@ class Leases:
                 clock.connect_failures, clock.contacts, _bounded(clock.smallest_rest_s),
                 clock.peak_concurrency, clock.breaches, held.ring,
                 None if (rested_s := _bounded(clock.rested_s)) is None else now_s - rested_s,
-                *tally.of_slot(held.id),
+                clock.backoff_status, *tally.of_slot(held.id),
             )  # fmt: skip
             if update.release:
                 released.append(held.id)

@@ -59,7 +59,8 @@ CREATE TABLE slots (  -- hosts, as they are leased
   ring INTEGER NOT NULL DEFAULT 0,      -- contacts ever written to the ring
   ended_at REAL,                        -- when the last contact ended
   pending INTEGER NOT NULL DEFAULT 0,   -- queued > 0
-  revisit_at REAL                       -- when the first of its visited URLs is due again
+  revisit_at REAL,                      -- when the first of its visited URLs is due again
+  backoff_status INTEGER                -- the status that it backs off after; NULL: not known
 ) STRICT;
 
 CREATE INDEX slots_leased ON slots (lease) WHERE lease IS NOT NULL;
@@ -394,7 +395,8 @@ SELECT
   name AS host, queued, visited, blocked, failed, body_bytes, delay_s, delay_source,
   next_at - (SELECT shift_s FROM crawl) AS next_at, paused,
   backoff_until - (SELECT shift_s FROM crawl) AS backoff_until,
-  contacts, smallest_rest_s, peak_concurrency, breaches, slow_s, latency_s, connect_failures, id
+  contacts, smallest_rest_s, peak_concurrency, breaches, slow_s, latency_s, connect_failures,
+  backoff_status, id
 FROM slots;
 
 CREATE VIEW robots AS

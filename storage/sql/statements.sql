@@ -439,14 +439,15 @@ AND slots.ready_at <> max(slots.next_at, coalesce(slots.backoff_until, slots.nex
 WITH v(
   id, next_at, backoff_until, delay_s, delay_source, latency_s, backoff_level, denials,
   connect_failures, contacts, smallest_rest_s, peak_concurrency, breaches, ring, ended_at,
-  queued, visited, blocked, failed, body_bytes
-) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+  backoff_status, queued, visited, blocked, failed, body_bytes
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 UPDATE slots SET
   next_at = v.next_at, backoff_until = v.backoff_until, delay_s = v.delay_s,
   delay_source = v.delay_source, latency_s = v.latency_s, backoff_level = v.backoff_level,
   denials = v.denials, connect_failures = v.connect_failures, contacts = v.contacts,
   smallest_rest_s = v.smallest_rest_s, peak_concurrency = v.peak_concurrency,
   breaches = v.breaches, ring = v.ring, ended_at = coalesce(v.ended_at, slots.ended_at),
+  backoff_status = v.backoff_status,
   queued = slots.queued + v.queued, visited = slots.visited + v.visited,
   blocked = slots.blocked + v.blocked, failed = slots.failed + v.failed,
   body_bytes = slots.body_bytes + v.body_bytes
@@ -576,7 +577,7 @@ SELECT json_group_array(json_array(
   min(s.delay_s, 1e12), s.delay_source, min(s.latency_s, 1e12), s.backoff_level, s.denials,
   s.connect_failures, s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.ring,
   min(max(? - s.ended_at, 0.0), 1e12), s.paused, min(s.slow_s, 1e12), s.visited, s.body_bytes,
-  (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT ?))
+  (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT ?)), s.backoff_status
 ))
 FROM v CROSS JOIN slots AS s ON s.id = v.id;
 
@@ -824,7 +825,8 @@ WHERE o.failed > 0 AND (?1 IS NULL OR o.hostname = ?1 OR s.name = ?1);
 WITH v(id) AS (VALUES (?))
 UPDATE slots SET
   next_at = iif(backoff_until IS NOT NULL OR connect_failures > 0, min(next_at, ? + delay_s), next_at),
-  connect_failures = 0, backoff_level = 0, backoff_until = NULL
+  connect_failures = 0, backoff_level = 0, backoff_until = NULL,
+  backoff_status = NULL
 FROM v WHERE slots.id = v.id;
 
 -- name: control

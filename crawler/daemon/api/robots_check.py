@@ -109,6 +109,9 @@ class RobotsCheck:
             verdicts = []
             for each in urls:
                 for dialects in combinations:
+                    if (other := known.other_origin(each)) is not None:
+                        verdicts.append(_ungoverned(each, dialects[0], other))
+                        continue
                     found = tester.judge(each, dialects)
                     if found is None:
                         raise _unreachable(known.where)
@@ -174,6 +177,18 @@ class RobotsCheck:
         if copy is None:
             raise _unreachable(where)
         return KnownRobots(where=where, access=copy, now_s=self._clock.wall(), fetched=True)
+
+
+def _ungoverned(url: str, dialect: str, origin: str) -> CheckedUrl:
+    return CheckedUrl(
+        url=without_userinfo(url),
+        dialect=dialect,
+        allowed=False,
+        rule=None,
+        line=None,
+        reason=f"Not governed by this file, but by {robots_url(origin)}.",
+        governed=False,
+    )
 
 
 def _unreachable(where: str) -> Problem:

@@ -58,12 +58,14 @@ _COLUMNS: Final = (
     ("wait_reason", "Waiting for", False, ""),
 )
 _ROBOTS_STATES: Final = {
-    "rules": ("good", "active", "The stored copy applies."),
+    "rules": ("good", "fetched", "The stored copy applies."),
     "stale": ("wait", "stale", "The last good copy applies: the file could not be fetched again."),
     "unreachable": ("bad", "unreachable", "The file could not be fetched."),
     "absent": ("calm", "none", "The site has no robots.txt."),
     "unknown": ("calm", "not fetched yet", "The file has not been fetched yet."),
 }
+_AGENT = re.compile(r"[\ufeff\s]*user-?agent\s*:", re.IGNORECASE)
+FORBIDDEN: Final = "the config does not allow"  # the beginning of a reason
 
 
 class HostPages(PageHandlers):
@@ -175,6 +177,8 @@ class HostPages(PageHandlers):
             if line.blocked
         }
         body = "\n".join(line.text for line in kept.lines)
+        kind, word, remark = _quality(body, kind, word)
+        copy |= {"pill": (kind, word), "sentence": f"{remark} {copy['sentence']}".strip()}
         shown = await sheet(body, name=f"copy{at}", marks=marks, agents=agents, dialect=dialect)
         return copy | {"sheet": shown if shown.rows else None, "findings": shown.findings}
 
@@ -200,6 +204,8 @@ def host_pill(row: HostRow, now_s: float) -> tuple[str, str]:
         return "wait", "paused"
     if (row.backoff_until or 0.0) > now_s:
         return "wait", "backing off"
+    if _is_forbidden(row):
+        return "bad", "not allowed"
     if row.connect_failures:
         return "bad", "unreachable"
     if row.slow_s:
@@ -217,6 +223,11 @@ def host_pill(row: HostRow, now_s: float) -> tuple[str, str]:
     return "good", "ready"
 
 
+def _is_forbidden(row: HostRow) -> bool:
+    """Whether the config does not allow connecting to it."""
+    return row.wait_reason.startswith(FORBIDDEN)
+
+
 def next_request(row: HostRow) -> float | None:
     """When a host may be contacted next, in Unix seconds; None if that is unknown or nothing is
     queued. The state in memory is newer than the row."""
@@ -227,7 +238,10 @@ def next_request(row: HostRow) -> float | None:
 
 def waits_for(row: HostRow) -> str:
     """Why a host waits, in words; "" for a host without queued URLs."""
-    return row.wait_reason if row.queued or row.paused or row.connect_failures else ""
+    if row.connect_failures and not (row.queued or row.paused):
+        given_up = row.wait_reason if "connection" in row.wait_reason else ""
+        return given_up or f"{connections_failed(row.connect_failures)}; nothing is queued"
+    return row.wait_reason if row.queued or row.paused or _is_forbidden(row) else ""
 
 
 def attention(row: HostRow, kind: str) -> str:
@@ -239,6 +253,18 @@ def attention(row: HostRow, kind: str) -> str:
     if row.failed:
         return f"{counted(row.failed, 'URL')} failed"
     return "paused by an operator" if row.paused else ""
+
+
+def _quality(body: str, kind: str, word: str) -> tuple[str, str, str]:
+    """The pill of a copy and a remark: a file without rules is not what it seems."""
+    start = body.lstrip("\ufeff \t\r\n").lower()
+    if not start:
+        return "calm", "empty", "The file is empty, so it forbids nothing."
+    if start.startswith(("<!doctype", "<html", "<head", "<?xml", "<body")):
+        return "wait", "a web page", "This is a web page and no robots.txt: it has no rules."
+    if not any(_AGENT.match(line) for line in body.splitlines()):
+        return "wait", "no rules", "The file names no User-agent, so none of its rules apply."
+    return kind, word, ""
 
 
 def _robots_cell(state: str) -> tuple[str, str]:

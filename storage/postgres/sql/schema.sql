@@ -26,7 +26,7 @@ CREATE TABLE crawl (  -- one row
   application text COLLATE "C" NOT NULL DEFAULT 'courtly'
 ) WITH (fillfactor = 10);
 
-INSERT INTO crawl (id, version, session, last_at, shift_s) VALUES (1, 2, 0, 0.0, 0.0);
+INSERT INTO crawl (id, version, session, last_at, shift_s) VALUES (1, 3, 0, 0.0, 0.0);
 
 CREATE TABLE sessions (  -- one worker each
   id bigint PRIMARY KEY,                -- as in crawl
@@ -130,6 +130,7 @@ CREATE TABLE slots (  -- hosts, as they are leased
   ring bigint NOT NULL DEFAULT 0,       -- contacts ever written to the ring
   ended_at double precision,            -- when the last contact ended
   revisit_at double precision,          -- when the first of its visited URLs is due again
+  backoff_status bigint,                -- the status that it backs off after; NULL: not known
   clean smallint NOT NULL DEFAULT 1,    -- released by its last holder
   paused smallint NOT NULL DEFAULT 0,
   pending boolean NOT NULL GENERATED ALWAYS AS (queued > 0) STORED,
@@ -480,7 +481,8 @@ SELECT
   name AS host, queued, visited, blocked, failed, body_bytes, delay_s, delay_source,
   next_at - (SELECT shift_s FROM crawl) AS next_at, paused,
   backoff_until - (SELECT shift_s FROM crawl) AS backoff_until,
-  contacts, smallest_rest_s, peak_concurrency, breaches, slow_s, latency_s, connect_failures, id
+  contacts, smallest_rest_s, peak_concurrency, breaches, slow_s, latency_s, connect_failures,
+  backoff_status, id
 FROM slots;
 
 CREATE VIEW robots AS

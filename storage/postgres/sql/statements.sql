@@ -630,11 +630,11 @@ WITH l AS (
     $1::bigint[], $2::double precision[], $3::double precision[], $4::double precision[],
     $5::text[], $6::double precision[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[],
     $11::double precision[], $12::bigint[], $13::bigint[], $14::bigint[], $15::double precision[],
-    $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[]
+    $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[]
   ) AS v (
     id, next_at, backoff_until, delay_s, delay_source, latency_s, backoff_level, denials,
     connect_failures, contacts, smallest_rest_s, peak_concurrency, breaches, ring, ended_at,
-    queued, visited, blocked, failed, body_bytes
+    backoff_status, queued, visited, blocked, failed, body_bytes
   )
   JOIN slots AS s ON s.id = v.id ORDER BY s.id FOR NO KEY UPDATE OF s
 )
@@ -644,6 +644,7 @@ UPDATE slots SET
   denials = l.denials, connect_failures = l.connect_failures, contacts = l.contacts,
   smallest_rest_s = l.smallest_rest_s, peak_concurrency = l.peak_concurrency,
   breaches = l.breaches, ring = l.ring, ended_at = coalesce(l.ended_at, slots.ended_at),
+  backoff_status = l.backoff_status,
   queued = slots.queued + l.queued, visited = slots.visited + l.visited,
   blocked = slots.blocked + l.blocked, failed = slots.failed + l.failed,
   body_bytes = slots.body_bytes + l.body_bytes
@@ -965,7 +966,8 @@ SELECT coalesce(json_agg(json_build_array(
   CASE WHEN s.ended_at IS NOT NULL
     THEN least(greatest($4::double precision - s.ended_at, 0.0), 1e12) END,
   s.paused, CASE WHEN s.slow_s IS NOT NULL THEN least(s.slow_s, 1e12) END, s.visited, s.body_bytes,
-  (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT $5::bigint) AS c)
+  (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT $5::bigint) AS c),
+  s.backoff_status
 ) ORDER BY s.n), '[]')::text
 FROM l AS s;
 
@@ -1289,7 +1291,8 @@ UPDATE slots SET
     THEN least(next_at, $2::double precision + delay_s)
     ELSE next_at
   END,
-  connect_failures = 0, backoff_level = 0, backoff_until = NULL
+  connect_failures = 0, backoff_level = 0, backoff_until = NULL,
+  backoff_status = NULL
 FROM l WHERE slots.id = l.id;
 
 -- name: control

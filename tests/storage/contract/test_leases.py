@@ -9,6 +9,7 @@ from storage.store import Contact, HostClock, HostUpdate, StoreError
 FULL_CLOCK = HostClock(
     next_in_s=2.5, rested_s=0.25, delay_s=2.5, delay_source="Crawl-delay", latency_s=0.5,
     backoff_level=2, backoff_in_s=1.5, denials=3, connect_failures=1, contacts=7,
+    backoff_status=429,
     smallest_rest_s=2.25, peak_concurrency=1, breaches=0,
 )  # fmt: skip
 

@@ -41,6 +41,7 @@ def host_row(host: str, **more: object) -> dict[str, Any]:
         "slow_s": None,
         "latency_s": 0.08,
         "connect_failures": 0,
+        "backoff_status": None,
         "wait_reason": "",
         "now": None,
         **more,
