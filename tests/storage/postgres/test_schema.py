@@ -14,7 +14,10 @@ from storage.store import StoreRefused
 from tests.storage.conftest import server_location
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
-OLD_TABLES = "DROP TABLE data; UPDATE crawl SET version = 1"
+OLD_TABLES = (
+    "DROP TABLE data; DROP VIEW hosts; ALTER TABLE slots DROP COLUMN backoff_status;"
+    " CREATE VIEW hosts AS SELECT name AS host FROM slots; UPDATE crawl SET version = 1"
+)
 COLUMNS = (
     "SELECT array_agg(column_name || ' ' || data_type || ' ' || is_nullable"
     " ORDER BY ordinal_position)::text FROM information_schema.columns"
