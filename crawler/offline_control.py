@@ -16,7 +16,15 @@ from msgspec import Struct, structs
 from crawler.clock import RealClock
 from crawler.config import Config
 from crawler.databases import open_store
-from crawler.orders import HOSTS_AT_ONCE, Command, RetryFailed, SteerHosts, encode, seeds_added
+from crawler.orders import (
+    HOSTS_AT_ONCE,
+    Command,
+    Reload,
+    RetryFailed,
+    SteerHosts,
+    encode,
+    seeds_added,
+)
 from crawler.scheduling.seeding import queue_seeds
 from crawler.steering.control import checked_delay_s
 from crawler.steering.host_selection import HostSetting
@@ -47,6 +55,12 @@ async def set_paused(location: Location, *, paused: bool) -> bool:
         before = await held.store.paused()
         await held.store.set_paused(paused)
         return before is not paused
+
+
+async def reload_workers(location: Location) -> None:
+    """Have the workers that share a database read their config files again, each its own."""
+    async with _held(open_store(location, RealClock()), "reload") as held:
+        await held.publish(Reload())
 
 
 async def add_seeds(config: Config, urls: Sequence[str], priority: float = 0.0) -> int:

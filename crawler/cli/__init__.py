@@ -15,12 +15,13 @@ from crawler.cli import standard_streams  # noqa: E402
 from crawler.cli.exit_codes import reported_errors  # noqa: E402
 from crawler.cli.process import loading  # noqa: E402
 
-# Each is a click command in the module of the same name. `courtly --help` imports all of these, so
-# they import anything slow inside their commands.
+# Each is a click command in the module of the same name, or in that of _MODULES. `courtly --help`
+# imports all of these, so they import anything slow inside their commands.
 _COMMANDS = (
     "crawl", "run", "fetch", "show", "export", "report", "why", "retry", "host", "seeds", "status",
-    "db", "config", "robots", "mcp", "demo",
+    "pause", "resume", "reload", "db", "config", "robots", "mcp", "demo",
 )  # fmt: skip
+_MODULES = {"pause": "whole_crawl", "resume": "whole_crawl", "reload": "whole_crawl"}
 
 
 class _Commands(click.Group):
@@ -36,7 +37,7 @@ class _Commands(click.Group):
             hint = did_you_mean(cmd_name, list(_COMMANDS))
             raise click.UsageError(f'there is no command "{cmd_name}"{hint}')
         with loading():
-            module = importlib.import_module(f"crawler.cli.{cmd_name}")
+            module = importlib.import_module(f"crawler.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command

@@ -178,7 +178,8 @@ def list_hosts(
             looking_into(location) as reader,
             aclosing(_rows(reader, search, state, sort, limit)) as rows,
         ):
-            await write("hosts", rows, how)
+            filtered = search or state != "all"
+            await write("hosts", rows, how, empty="no host matches" if filtered else "")
 
     process.run(write_hosts())
 

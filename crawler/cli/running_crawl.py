@@ -16,20 +16,28 @@ def ask(
 ) -> Mapping[str, object] | None:
     """The answer of the running crawl; None if no crawl runs or it has no socket, as with
     PostgreSQL. Raises UsageError if it rejects the request, and ClickException if it fails."""
-    from crawler.daemon import control_client
     from crawler.daemon.problem import Problem
+
+    try:
+        return request(database, method, route, body=body)
+    except Problem as problem:
+        kind = click.UsageError if problem.status < 500 else click.ClickException
+        raise kind(problem.detail) from None
+
+
+def request(
+    database: Location, method: str, route: str, *, body: Mapping[str, object] | None = None
+) -> Mapping[str, object] | None:
+    """As `ask`, but raises Problem."""
+    from crawler.daemon import control_client
     from storage.location import FileLocation
 
     if not isinstance(database, FileLocation):
         return None
-
     try:
         return control_client.ask(database.path, method, route, body=body)
     except control_client.NobodyAnswersError:
         return None
-    except Problem as problem:
-        kind = click.UsageError if problem.status < 500 else click.ClickException
-        raise kind(problem.detail) from None
 
 
 async def known_name(database: Location, host: str) -> str:

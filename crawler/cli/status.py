@@ -27,17 +27,42 @@ SILENT_S = 5.0  # a worker reports about once a second
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object, as in GET /api/status."
 )
-def status(database: DatabaseOptions, as_json: bool) -> None:
+@click.option("--watch", "watches", is_flag=True, help="Repeat until Ctrl-C.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds between repetitions, with --watch.",
+)
+def status(database: DatabaseOptions, as_json: bool, watches: bool, interval: float) -> None:
     """Show what the crawl of a database is doing. If none is running, show the state in which the
-    last one left the database. With PostgreSQL, show what each worker last reported."""
+    last one left the database. With PostgreSQL, show what each worker last reported.
+
+    With --watch, a terminal shows it in place; elsewhere, each repetition is appended (with --json,
+    as a line). It outlasts restarts of the crawl, and says for how long contact has been lost."""
     require_stdout()
     location = database.location()
-    found = running_crawl.ask(location, "GET", "/api/status") or process.run(_stored(location))
+    if watches:
+        from crawler.cli.status_watch import watch
+
+        watch(lambda: _now(location), _lines, every_s=interval, as_json=as_json)
+    found, _ = _now(location)
     if as_json:
         echo_json(found)
         return
     for line in _lines(found):
         say(line)
+
+
+def _now(location: Location) -> tuple[Mapping[str, object], bool]:
+    """The status, and whether a running crawl gave it."""
+    answer = running_crawl.ask(location, "GET", "/api/status")
+    if answer is not None:
+        return answer, True
+    stored = process.run(_stored(location))
+    return stored, stored["state"] != STOPPED
 
 
 async def _stored(database: Location) -> Mapping[str, object]:

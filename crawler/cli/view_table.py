@@ -72,10 +72,11 @@ def empty_view(view: str) -> str:
     return _EMPTY.get(view, f"no URL was {view}")
 
 
-async def write(view: str, rows: AsyncIterator[Row], how: str) -> None:
-    """Write every row in the format `table`, `jsonl` or `csv`."""
+async def write(view: str, rows: AsyncIterator[Row], how: str, *, empty: str = "") -> None:
+    """Write every row in the format `table`, `jsonl` or `csv`. empty: what to print in place of a
+    table without rows, if that is not an empty view."""
     if how == "table":
-        await _table(view, rows)
+        await _table(view, rows, empty or empty_view(view))
         return
     first = True
     async for row in rows:
@@ -101,7 +102,7 @@ def _cell(value: object) -> object:
 # ---------------------------------------------------------------- tables
 
 
-async def _table(view: str, rows: AsyncIterator[Row]) -> None:
+async def _table(view: str, rows: AsyncIterator[Row], empty: str) -> None:
     columns = TABLE_COLUMNS[view]
     sample: list[list[str]] = []
     layout: Layout | None = None
@@ -115,7 +116,7 @@ async def _table(view: str, rows: AsyncIterator[Row]) -> None:
             layout = _begin(columns, sample)
     if layout is None:
         if not sample:
-            echo(empty_view(view), err=True)
+            echo(empty, err=True)
             return
         _begin(columns, sample)
 

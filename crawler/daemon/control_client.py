@@ -64,5 +64,6 @@ def ask(
             response.status,
             str(answer.get("detail", response.reason)),
             field=None if answer.get("field") is None else str(answer["field"]),
+            problems=[str(one) for one in answer.get("problems", ())],
         )
     return answer
