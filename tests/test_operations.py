@@ -149,6 +149,13 @@ def test_the_queries_of_the_dashboard_are_valid(tmp_path: Path) -> None:
     output_of("promtool", "check", "rules", "--lint-fatal", str(path))
 
 
+def test_the_dashboard_and_the_alerts_show_health_and_its_worst_causes() -> None:
+    for file in ("alerts.yml", "grafana/dashboard.json"):
+        text = (OPERATIONS / file).read_text("utf-8")
+        for name in ("health", "given_up_hosts_total", "early_contacts_total"):
+            assert f"courtly_{name}" in text, file
+
+
 @has("systemd-analyze")
 def test_the_unit_is_confined() -> None:
     unit = str(OPERATIONS / "courtly.service")
