@@ -38,7 +38,7 @@ class Contacted(Struct, frozen=True, kw_only=True):
       request slot or for the crawler itself; never negative. A manual pause does not count.
     next_in_s: from the end of the contact until the host may be contacted again.
     rest_source: the origin of that delay in words: "politeness.delay", "Crawl-delay in robots.txt".
-    early: whether it began before the politeness delay of its host was over, which law 1 forbids.
+    early: whether it began before its host's politeness delay was over, which is never allowed.
     """
 
     url: str

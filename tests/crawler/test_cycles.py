@@ -192,6 +192,13 @@ async def test_a_daemon_makes_no_cycles(tmp_path: Path) -> None:
     assert not found
 
 
+def everything_to_get(daemon: Daemon) -> list[str]:
+    """The paths of all pages, files and answers but the stream of events, which does not end."""
+    routes = (one for one in daemon.app.router.routes() if one.method == "GET" and one.resource)
+    paths = {one.resource.canonical for one in routes if one.resource} - {"/api/events"}
+    return sorted(path.replace("{kind}", "csv").replace("{", "").replace("}", "") for path in paths)
+
+
 async def stir(daemon: Daemon, seeds: Sequence[str], turn: int) -> None:
     """Use the daemon as people do, with a pause for the effects."""
     client = daemon.client
@@ -200,6 +207,14 @@ async def stir(daemon: Daemon, seeds: Sequence[str], turn: int) -> None:
     assert (await client.post("/api/seeds", {"urls": urls})).status == 200
     for path in ("/", "/hosts", "/api/hosts?limit=10", "/metrics", "/api/status"):
         assert (await client.get(path)).status == 200
+    for path in everything_to_get(daemon):  # with what most of them require, and without
+        for query in ({}, {"host": "a.test"}, {"url": urls[0]}, {"kind": "csv"}):
+            assert (await client.get(path, params=query)).status < 500, path
+    form = {"command": "pause", "which": "chosen", "host": "a.test", "back": "/hosts"}
+    assert (await client.post("/hosts/steer", data=form)).status == 200
+    for path in ("/host/pause", "/host/resume"):
+        assert (await client.post(path, data=form)).status == 303
+    assert (await client.post("/api/permit", {"url": 3})).status == 422
     async with client.session.get(f"{client.base}/api/events") as events:
         await events.content.readline()
     assert (await daemon.local.get("/api/status")).status == 200

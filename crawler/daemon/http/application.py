@@ -126,7 +126,10 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         )
     except web.HTTPException as error:
         if error.status < 400:
-            raise
+            # Not raised any further: aiohttp would send the exception itself, which its traceback
+            # refers to, and the request with it, until the garbage collector runs.
+            location = error.headers[hdrs.LOCATION]
+            return web.Response(status=error.status, headers={hdrs.LOCATION: location})
         response = _problem_response(request, Problem(error.status, error.reason))
         if allow := error.headers.get(hdrs.ALLOW):
             response.headers[hdrs.ALLOW] = allow

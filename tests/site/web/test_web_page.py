@@ -206,6 +206,7 @@ async def test_a_seed_that_is_added_is_crawled_and_one_that_is_none_is_explained
     await tab.fill("#urls", running.web.url("new.test") + "\nexample.org")
     await tab.click("main form button")
     assert "1 new seed queued" in await tab.text(".said")
+    assert await tab.js("document.activeElement.className") == "said", "what came of it is read out"
     assert "example.org" in await tab.text(".refused")
     assert await tab.js("document.querySelector('#urls').value") == "example.org"
     await running.seen.contacts("new.test")

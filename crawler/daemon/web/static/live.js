@@ -199,6 +199,7 @@
   const here = document.querySelector(".band nav [aria-current]");
   if (here && here.scrollIntoView) here.scrollIntoView({ block: "nearest", inline: "center" });
 
-  const refused = document.querySelector(".refused[role=alert], .said") || document.getElementById("h-verdicts");
-  if (refused) { refused.tabIndex = -1; refused.focus({ preventScroll: false }); }
+  // The result of a form gets the focus. A banner does not: it is no result, and would stop being updated.
+  const result = document.querySelector(".refused, .said") || document.getElementById("h-verdicts");
+  if (result) { result.tabIndex = -1; result.focus({ preventScroll: false }); }
 })();
