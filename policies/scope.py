@@ -129,6 +129,7 @@ class Skip(enum.StrEnum):
     LONG_HEADER = "header-too-long"
     TANGLED = "tangled"
     ROBOTS_TXT = "robots.txt"
+    DROPPED = "dropped"  # a failed URL, by an operator
     SITEMAPS = "sitemaps"
     MANY_SITEMAPS = "too-many-sitemaps"
 
@@ -194,6 +195,7 @@ SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.MAX_REPEATED_SEGMENT: "one path segment is repeated too often, as in a crawler trap",
         Skip.MAX_QUERIES_PER_PATH: "its path has too many different queries",
         Skip.ROBOTS_TXT: "a robots.txt file, which is not a page",
+        Skip.DROPPED: "it had failed, and an operator dropped it",
         Skip.SITEMAPS: "a sitemap, while sitemaps are disabled",
         Skip.MANY_SITEMAPS: "the host has too many sitemaps, or they are nested too deeply",
         Skip.MAX_LINKS: "more links than are read from one page",

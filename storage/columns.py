@@ -42,6 +42,8 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
     "listings": ("url", "lastmod_at", "changefreq", "priority"),
 }  # fmt: skip
 
+SEED_COLUMNS: Final = ("url", "state", "status", "error", "depth", "priority")
+
 # Columns of reports, by kind.
 REPORTS: Final[Mapping[str, tuple[str, ...]]] = {
     "broken": ("url", "status", "error", "source", "via", "anchor", "kind"),

@@ -1,4 +1,4 @@
-"""Pages of hosts and of blocked URLs: filters, sort orders, and where the next page begins."""
+"""Pages of hosts and of URLs: filters, sort orders, and where the next page begins."""
 
 from __future__ import annotations
 
@@ -122,6 +122,14 @@ def id_place(after: str) -> tuple[int, int]:
     first, second = place_of(after, "id")
     if isinstance(first, int) and isinstance(second, int):
         return first, second
+    raise ValueError("after: not a valid cursor; use the value returned with the previous page")
+
+
+def url_place(after: str, kind: str) -> int:
+    """Decode below which id the page of a list of URLs begins. Raises ValueError."""
+    key, _ = place_of(after, kind)
+    if isinstance(key, int):
+        return key
     raise ValueError("after: not a valid cursor; use the value returned with the previous page")
 
 

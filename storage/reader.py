@@ -36,6 +36,24 @@ class StoredReason(enum.StrEnum):
     LATER = "later"  # retries that are not due, or a robots.txt that could not be fetched
 
 
+class UrlList(enum.StrEnum):
+    """A list of URLs: a view."""
+
+    QUEUED = "queued"
+    FAILED = "failed"
+    VISITED = "visited"
+
+
+class UrlFilter(Struct, frozen=True, kw_only=True):
+    """Which URLs a page contains. `code` applies to failed URLs, `status` to visited ones."""
+
+    state: UrlList
+    host: str | None = None
+    text: str = ""  # contained in the URL, ignoring case in A to Z
+    code: str = ""  # with which they failed
+    status: int | None = None
+
+
 class RowPage(Struct, frozen=True, kw_only=True):
     """Some rows of a view. `after` requests the next page; None: this is the last one."""
 
@@ -135,6 +153,25 @@ class Reader(Protocol):
     ) -> RowPage:
         """Return some rows of `blocked` in a stable order: of one host (as in `iterate`), and with
         rules that contain `rule` (ignoring case in A to Z). Raises ValueError as `hosts_page`."""
+        ...
+
+    async def urls_page(self, wanted: UrlFilter, *, limit: int = 100, after: str = "") -> RowPage:
+        """Return some rows of the view `wanted.state`, those found last first. A page may have
+        fewer than `limit` rows, even none, although another follows: only some thousands of URLs
+        are looked through for each. Raises ValueError as `hosts_page`."""
+        ...
+
+    async def failures_by_code(self) -> Mapping[str, int]:
+        """Count the failed URLs by their failure code, the most frequent first; of more than
+        200,000, those found last."""
+        ...
+
+    async def seeds_page(
+        self, *, text: str = "", state: str = "", limit: int = 100, after: str = ""
+    ) -> RowPage:
+        """Return some seeds with the columns `storage.columns.SEED_COLUMNS`, those added last
+        first; otherwise as `urls_page`. `state`: a view, or `sitemap` or `skipped` (out of
+        scope)."""
         ...
 
     async def robots_states(self, hosts: Sequence[str]) -> Mapping[str, str]:

@@ -394,6 +394,12 @@ class Store(Protocol):
         counted) for `quarantined` and for None."""
         ...
 
+    async def drop_failed(self, host: str | None = None, code: str | None = None) -> int:
+        """Take failed URLs, of one host or with one code, out of view, as `Dropped`; return how
+        many. They count as skipped, and a later link or seed queues them again. Several
+        transactions, as `fail_host`."""
+        ...
+
     async def set_control(
         self,
         slot: str,

@@ -456,6 +456,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/sinks/journal.py:_LINES_BYTES_MAX",
         "crawler/processing/parse_queue.py:AT_ONCE_MAX", "storage/sqlite/statements.py:_ROWS_MAX",
         "storage/paging.py:ROWS_MAX", "crawler/daemon/api/operations.py:LIMIT_MAX",
+        "storage/engine/url_pages.py:LOOKED_THROUGH_MAX",
     ),
     WAITS: (
         "crawler/scheduling/scheduler.py:WAITING_PAGES_MAX",
@@ -469,6 +470,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/connections.py:CONNECTIONS_MAX",
     ),
     SHOWN: (
+        "storage/engine/url_pages.py:FAILURES_COUNTED_MAX",
         "crawler/cli/robots/lint_report.py:LINE_CHARS_MAX",
         "crawler/cli/robots/verdict_view.py:LINE_CHARS_MAX",
         "crawler/daemon/api/operations.py:FAILED_OF_MAX",

@@ -143,6 +143,10 @@ class Steering:
         self._retry_held(host, code)
         return count
 
+    async def drop_failed(self, host: str | None = None, code: str | None = None) -> int:
+        """Take failed URLs out of view, of one host or of all."""
+        return await self._crawl.store.drop_failed(host, code)
+
     def _retry_held(self, host: str | None, code: str | None) -> None:
         for held in [one for one in self._permits if host in (None, one.slot)]:
             for origin, lost in list(held.out_of_reach.items()):

@@ -362,6 +362,10 @@ class Control:
 
         return await self._do(retry)
 
+    async def drop_failed(self, host: str | None = None, code: str | None = None) -> int:
+        """Take failed URLs out of view, of one host or error code, or all; return their number."""
+        return await self._do(partial(self._scheduler.steering.drop_failed, host, code))
+
     async def reload(self, *, dry_run: bool = False) -> Reloaded:
         """Read the config again and apply it immediately, to waiting hosts as well; return what
         changes. `dry_run`: change nothing. Raises ConfigError with all problems, and changes

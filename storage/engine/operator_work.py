@@ -8,9 +8,11 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from policies.scope import Skip
 from storage.engine.counters import FAILED, QUEUED, CounterChanges
+from storage.engine.url_changes import UrlChanges, url_rows
 from storage.engine.writer import Writer
-from storage.store import HostUpdate
+from storage.store import HostUpdate, UrlState
 
 
 class HostFailure(Struct, frozen=True, kw_only=True):
@@ -85,6 +87,28 @@ def retry_some(
         tally.count(origin, slot, FAILED, -count)
         tally.queued(origin, slot, name, count)
     writer.finish(tally, {})
+    return len(some), some[-1][0]
+
+
+def drop_some(
+    writer: Writer, host: str | None, code: str | None, *, after: int, limit: int
+) -> tuple[int, int]:
+    """Take up to `limit` failed URLs with ids above `after` out of view; return how many, and the
+    last id."""
+    some = writer.sql.read(list[tuple[int, int, int, str]], "some_failed", after, host, limit, code)
+    if not some:
+        return 0, after
+    tally = CounterChanges()
+    changes = UrlChanges(writer.sql, writer.names, tally)
+    texts = writer.names.texts([Skip.DROPPED])
+    rows = url_rows(writer.sql, [key for key, *_ in some]).values()
+    dropped = [row for row in rows if row.state == UrlState.FAILED]
+    for row in dropped:
+        changes.dropped(row, texts, Skip.DROPPED)
+    changes.write()
+    keys = [(row.id,) for row in dropped]
+    writer.links.forget(writer.sql.read_many(list[tuple[int, str]], "url_names", keys))
+    writer.finish(tally, {Skip.DROPPED: len(dropped)})
     return len(some), some[-1][0]
 
 

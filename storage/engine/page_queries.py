@@ -68,7 +68,7 @@ def hosts(
     conditions = [FILTER_SQL[HostFilter(state)]]
     key = column if column == "host" else f"coalesce({column}, {UNKNOWN})"
     if search:
-        conditions.append(_contains("host", "search"))
+        conditions.append(contains("host", "search"))
         values["search"] = findable(search.lower())
     if after:
         values["value"], values["name"] = host_place(after, sort)
@@ -85,7 +85,7 @@ def hosts(
     return HostsQuery(sql=sql, values=values, sort=sort, limit=limit)
 
 
-def _contains(text: str, name: str) -> str:
+def contains(text: str, name: str) -> str:
     """A condition in words that all engines know: each has another function for this."""
     return f"replace({text}, :{name}, '') <> {text}"
 
@@ -125,7 +125,7 @@ def blocked(*, host: str | None, rule: str, limit: int, after: str) -> BlockedQu
     if rule:  # EXISTS: verdicts are looked up for blocks in their order, not the other way round
         conditions.append(
             "EXISTS (SELECT 1 FROM verdicts AS v"  # noqa: S608
-            f" WHERE v.id = b.verdict AND {_contains('lower(v.rule)', 'rule')})"
+            f" WHERE v.id = b.verdict AND {contains('lower(v.rule)', 'rule')})"
         )
         values["rule"] = findable(ascii_lower(rule))
     sql = (

@@ -12,7 +12,7 @@ from typing import Protocol, Self, TypeVar
 from policies.robots_state import RobotsState
 from policies.url import origin_of
 from storage.columns import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
-from storage.engine import page_queries, queue_query
+from storage.engine import page_queries, queue_query, url_pages
 from storage.engine.link_table import (
     OUT,
     REQUISITE,
@@ -26,6 +26,7 @@ from storage.engine.robots_copies import read_copy
 from storage.engine.statements import Statements, Value, Values
 from storage.engine.view_rows import ROWS_AT_ONCE, ViewRows
 from storage.paging import findable
+from storage.reader import UrlFilter
 from storage.store import Row, RowPage, Stats, StoreError, UrlState
 
 T = TypeVar("T")
@@ -154,6 +155,19 @@ class SqlReader:
     ) -> RowPage:
         query = page_queries.blocked(host=host, rule=rule, limit=limit, after=after)
         return await self._database.read(query.read)
+
+    async def urls_page(self, wanted: UrlFilter, *, limit: int = 100, after: str = "") -> RowPage:
+        page = partial(url_pages.urls_page, wanted=wanted, limit=limit, after=after)
+        return await self._database.read(page)
+
+    async def failures_by_code(self) -> dict[str, int]:
+        return await self._database.read(url_pages.failures_by_code)
+
+    async def seeds_page(
+        self, *, text: str = "", state: str = "", limit: int = 100, after: str = ""
+    ) -> RowPage:
+        page = partial(url_pages.seeds_page, text=text, state=state, limit=limit, after=after)
+        return await self._database.read(page)
 
     async def robots_states(self, hosts: Sequence[str]) -> dict[str, str]:
         rows = [(findable(host),) for host in hosts]

@@ -404,6 +404,16 @@ class SqlStore:
             failed += await self._calls.run(fail(structs.replace(update, contacts=()), wind=True))
         return failed
 
+    async def drop_failed(self, host: str | None = None, code: str | None = None) -> int:
+        dropped, last, some = 0, 0, BULK_URLS
+        while some == BULK_URLS:
+            drop = partial(
+                operator_work.drop_some, host=host, code=code, after=last, limit=BULK_URLS
+            )
+            some, last = await self._calls.run_or(drop, (0, last))
+            dropped += some
+        return dropped
+
     async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         calls = self._calls
         await calls.run_or(lambda writer: operator_work.forgive(writer, host), None)

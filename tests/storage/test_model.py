@@ -510,6 +510,16 @@ class Stores(RuleBasedStateMachine):
         assert one == self.run(self.second.retry_failed(host))
         self.learn({"failed": "queued"})
 
+    @rule(host=st.sampled_from((None, *SLOTS)))
+    def drop_failed(self, host: str | None) -> None:
+        one = self.run(self.memory.drop_failed(host))
+        assert one == self.run(self.second.drop_failed(host))
+        left = {row["url"] for row in self.run(self._views(self.memory.reader))["failed"]}
+        dropped = [url for url, view in self.state.items() if view == "failed" and url not in left]
+        assert len(dropped) == one
+        for url in dropped:
+            del self.state[url]
+
     @rule(data=st.data(), kept=st.booleans())
     def rejudge(self, data: Any, kept: bool) -> None:
         origin = data.draw(st.sampled_from(ORIGINS))

@@ -1,0 +1,159 @@
+"""Pages of queued, failed and visited URLs and of seeds, the newest first.
+
+URLs are looked through in the order of their ids, a bounded number of them for a page. So with a
+rare filter, a page may have few rows, or none, although another one follows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from storage.columns import SEED_COLUMNS, VIEWS
+from storage.engine.link_table import OUT, SITEMAP
+from storage.engine.page_queries import contains, origins_of
+from storage.engine.statements import Parameter, Statements, Values
+from storage.paging import ascii_lower, check_limit, findable, mark, url_place
+from storage.reader import Row, RowPage, UrlFilter, UrlList
+from storage.url_records import UrlState
+
+LOOKED_THROUGH_MAX: Final = 10_000  # URLs, for one page
+FAILURES_COUNTED_MAX: Final = 200_000
+_AT_ONCE: Final = 500
+_LARGEST: Final = 2**63 - 1
+# The index of each origin's queue is read, some 0.2 s for a million URLs; the URLs are not.
+_QUEUE: Final = " UNION ALL ".join(
+    "SELECT u.id AS id FROM origins AS o CROSS JOIN urls AS u"  # noqa: S608 - constants
+    f" WHERE {{origins}} AND u.origin = o.id AND u.state = 0 AND u.due_at {due} AND u.id < :before"
+    for due in ("IS NULL", "IS NOT NULL")
+)
+_IDS: Final = {
+    UrlList.QUEUED: f"SELECT id FROM ({_QUEUE}) AS q ORDER BY id DESC LIMIT :limit",  # noqa: S608
+    UrlList.FAILED: "SELECT id FROM failures WHERE id < :before ORDER BY id DESC LIMIT :limit",
+    UrlList.VISITED: "SELECT id FROM pages WHERE id < :before ORDER BY id DESC LIMIT :limit",
+}
+
+
+def urls_page(sql: Statements, wanted: UrlFilter, *, limit: int, after: str) -> RowPage:
+    """As `Reader.urls_page`. Raises ValueError for invalid arguments."""
+    check_limit(limit)
+    before = url_place(after, wanted.state) if after else _LARGEST
+    conditions, values = _conditions(wanted)
+    columns = VIEWS[wanted.state]
+    query = (
+        f"SELECT {', '.join(columns)}, id FROM {wanted.state}"  # noqa: S608 - constants
+        f" WHERE {' AND '.join(('id IN :ids', *conditions))}"
+    )
+    # Only the queue can be asked for the URLs of a host; those of other lists are among all of it.
+    every_id_counts = not conditions and (wanted.host is None or wanted.state == UrlList.QUEUED)
+    looked_through = limit + 1 if every_id_counts else LOOKED_THROUGH_MAX
+    ids = _ids(sql, wanted, before, looked_through)
+    found: list[Values] = []
+    for start in range(0, len(ids), _AT_ONCE):
+        rows = sql.select(query, {**values, "ids": ids[start : start + _AT_ONCE]})
+        found += sorted(rows, key=_id_of, reverse=True)
+        if len(found) > limit:
+            return _page(columns, found[:limit], wanted.state, _id_of(found[limit - 1]))
+    end = ids[-1] if len(ids) == looked_through else None
+    return _page(columns, found, wanted.state, end)
+
+
+def _ids(sql: Statements, wanted: UrlFilter, before: int, limit: int) -> list[int]:
+    """Ids of URLs that may be wanted, the largest first."""
+    if wanted.host is not None and wanted.state != UrlList.QUEUED:
+        known = sql.read(list[int], "ids_of_host", findable(wanted.host))
+        return sorted((key for key in known if key < before), reverse=True)[:limit]
+    values: dict[str, Parameter] = {"before": before, "limit": limit}
+    origins = "o.queued > 0"
+    if wanted.host is not None:
+        origins = "o.id IN :origins"
+        values["origins"] = origins_of(sql, findable(wanted.host))
+    query = _IDS[wanted.state].replace("{origins}", origins)
+    return [_int(key) for (key,) in sql.select(query, values)]
+
+
+def _conditions(wanted: UrlFilter) -> tuple[list[str], dict[str, Parameter]]:
+    conditions: list[str] = []
+    values: dict[str, Parameter] = {}
+    if wanted.text:
+        conditions.append(contains("lower(url)", "text"))
+        values["text"] = findable(ascii_lower(wanted.text))
+    if wanted.state == UrlList.FAILED and wanted.code:
+        start = findable(f"{wanted.code}:")
+        conditions.append(f"substr(error, 1, {len(start)}) = :code")
+        values["code"] = start
+    if wanted.state == UrlList.VISITED and wanted.status is not None:
+        conditions.append("status = :status")
+        values["status"] = wanted.status
+    return conditions, values
+
+
+def _page(columns: Sequence[str], found: Sequence[Values], kind: str, end: int | None) -> RowPage:
+    rows = [dict(zip(columns, row, strict=False)) for row in found]
+    return RowPage(rows=rows, after=None if end is None else mark(kind, (end, 0)))
+
+
+def failures_by_code(sql: Statements) -> dict[str, int]:
+    """As `Reader.failures_by_code`."""
+    rows = sql.select(
+        "SELECT t.text, q.urls FROM (SELECT f.error, count(*) AS urls FROM"
+        " (SELECT error FROM failures ORDER BY id DESC LIMIT :limit) AS f GROUP BY f.error) AS q"
+        " JOIN texts AS t ON t.id = q.error",
+        {"limit": FAILURES_COUNTED_MAX},
+    )
+    codes: Counter[str] = Counter()
+    for text, urls in rows:
+        codes[str(text).partition(":")[0]] += _int(urls)
+    return dict(codes.most_common())
+
+
+_SEEDS: Final = (
+    "SELECT s.id, o.name || u.path, u.state, u.flags, k.status, t.text, u.depth, u.priority"
+    " FROM (SELECT id FROM seeds WHERE id < :before ORDER BY id DESC LIMIT :limit) AS s"
+    " JOIN urls AS u ON u.id = s.id JOIN origins AS o ON o.id = u.origin"
+    " LEFT JOIN pages AS p ON p.id = s.id LEFT JOIN kinds AS k ON k.id = p.kind"
+    " LEFT JOIN failures AS f ON f.id = s.id LEFT JOIN tries AS a ON a.id = s.id"
+    " LEFT JOIN texts AS t ON t.id = coalesce(f.error, a.error) ORDER BY s.id DESC"
+)
+_STATES: Final = {
+    UrlState.QUEUED: "queued",
+    UrlState.VISITED: "visited",
+    UrlState.BLOCKED: "blocked",
+    UrlState.FAILED: "failed",
+}
+
+
+def seeds_page(sql: Statements, *, text: str, state: str, limit: int, after: str) -> RowPage:
+    """As `Reader.seeds_page`. Raises ValueError for invalid arguments."""
+    check_limit(limit)
+    before = url_place(after, "seeds") if after else _LARGEST
+    looked_through = LOOKED_THROUGH_MAX if text or state else limit + 1
+    needle, last = ascii_lower(text), None
+    rows: list[Row] = []
+    found = sql.select(_SEEDS, {"before": before, "limit": looked_through})
+    for key, url, number, flags, status, error, *rest in found:
+        name = _seed_state(_int(number), _int(flags))
+        if state in ("", name) and needle in ascii_lower(str(url)):
+            if len(rows) == limit:
+                break
+            rows.append(dict(zip(SEED_COLUMNS, (url, name, status, error, *rest), strict=True)))
+        last = _int(key)
+    else:
+        last = last if len(found) == looked_through else None
+    return RowPage(rows=rows, after=None if last is None else mark("seeds", (last, 0)))
+
+
+def _seed_state(number: int, flags: int) -> str:
+    if number == OUT:
+        return "sitemap" if flags & SITEMAP else "skipped"
+    return _STATES[UrlState(number)]
+
+
+def _id_of(row: Values) -> int:
+    return _int(row[-1])
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value
