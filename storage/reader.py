@@ -54,6 +54,15 @@ class UrlFilter(Struct, frozen=True, kw_only=True):
     status: int | None = None
 
 
+class HostsHeld(Struct, frozen=True, kw_only=True):
+    """Hosts whose queued URLs wait for the same: those whose rows tell one of the `stored` reasons,
+    except the `others`, and the `named` ones. Hosts in memory are in one of the last two."""
+
+    stored: Sequence[StoredReason]
+    named: Sequence[str] = ()
+    others: Sequence[str] = ()
+
+
 class RowPage(Struct, frozen=True, kw_only=True):
     """Some rows of a view. `after` requests the next page; None: this is the last one."""
 
@@ -130,7 +139,9 @@ class Reader(Protocol):
         self,
         *,
         search: str = "",
+        pattern: str = "",
         state: str = "all",
+        held: HostsHeld | None = None,
         sort: str = "host",
         limit: int = 100,
         after: str = "",
@@ -140,6 +151,9 @@ class Reader(Protocol):
         may appear twice, or not at all.
 
         search: only hosts whose name contains this, ignoring case.
+        pattern: only hosts whose whole name is like this, in lower case: `*` stands for any
+        characters, and a leading `*.` also covers the name after it.
+        held: only hosts with queued URLs that wait for this, as of `now_s`.
         state: a `storage.paging.HostFilter`, as of `now_s` (Unix seconds).
         sort: one of `storage.paging.HOST_SORTS`, after "-" for descending order; then by name.
         after: from the page before.

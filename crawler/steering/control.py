@@ -53,12 +53,13 @@ from crawler.steering.live_state import (
     host_state,
     resident_bytes,
 )
-from crawler.steering.queue_holds import LiveWait, QueueReason, reason_of
+from crawler.steering.queue_holds import LiveWait, QueueReason, hosts_held, reason_of
 from crawler.steering.waits import stored_wait
 from policies.holds import Hold
 from policies.retries import FailureCode
 from policies.scope import Scope
 from policies.url import SeedError, parse_seed, without_userinfo
+from storage.reader import HostsHeld
 from storage.store import Link, Row, Stats, Store
 from storage.transient_faults import TransientFault
 
@@ -212,6 +213,10 @@ class Control:
             until = _wall(self._clock, wait_s, held)
             found[held.slot] = LiveWait(reason_of(reason.wait), until)
         return found
+
+    def hosts_held(self, reason: QueueReason) -> HostsHeld:
+        """Which hosts have queued URLs that wait for this, for `Reader.hosts_page`."""
+        return hosts_held(reason, self.live_waits(), overall=self.stands_still)
 
     @property
     def stands_still(self) -> QueueReason | None:

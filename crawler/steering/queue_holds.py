@@ -10,7 +10,7 @@ from typing import Final, assert_never
 from msgspec import Struct
 
 from crawler.frontier.reasons import Wait
-from storage.reader import Row, StoredReason
+from storage.reader import HostsHeld, Row, StoredReason
 
 
 class QueueReason(enum.StrEnum):
@@ -128,6 +128,21 @@ def reason_of(wait: Wait) -> QueueReason:
             return QueueReason.CRAWL_HELD
         case _:
             assert_never(wait)
+
+
+def hosts_held(
+    reason: QueueReason, live: Mapping[str, LiveWait], *, overall: QueueReason | None
+) -> HostsHeld:
+    """Which hosts `queue_holds` counts under a reason, for `Reader.hosts_page`. live, overall: as
+    there, but while the whole crawl stands still, its hosts can still be found by their own
+    reasons."""
+    if reason is overall:
+        return HostsHeld(stored=tuple(StoredReason))
+    return HostsHeld(
+        stored=[stored for stored, each in _OF_ROWS.items() if each is reason],
+        named=[host for host, wait in live.items() if wait.reason is reason],
+        others=[host for host, wait in live.items() if wait.reason is not reason],
+    )
 
 
 class _Sum:

@@ -6,11 +6,14 @@ Hosts by name, and blocked URLs, are read along an index. Other orders look at e
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from storage.columns import VIEWS
+from storage.engine.queue_query import held_ids
 from storage.engine.statements import Parameter, Statements
 from storage.paging import (
     FILTER_SQL,
@@ -25,6 +28,7 @@ from storage.paging import (
     sort_of,
     value_of,
 )
+from storage.reader import HostsHeld
 from storage.store import RowPage
 
 _ORIGINS: Final = (
@@ -43,12 +47,17 @@ class HostsQuery(Struct, frozen=True, kw_only=True):
 
     sql: str
     values: dict[str, Parameter]
+    held: HostsHeld | None
     sort: str
     limit: int
 
     def read(self, sql: Statements) -> RowPage:
         columns = VIEWS["hosts"]
-        found = sql.select(self.sql, self.values)
+        values = dict(self.values)
+        if self.held is not None:
+            values["named"] = _ids_of(sql, self.held.named)
+            values["others"] = _ids_of(sql, self.held.others)
+        found = sql.select(self.sql, values)
         rows = [dict(zip(columns, row, strict=True)) for row in found[: self.limit]]
         if len(found) <= self.limit:
             return RowPage(rows=rows, after=None)
@@ -58,8 +67,21 @@ class HostsQuery(Struct, frozen=True, kw_only=True):
         )
 
 
+def _ids_of(sql: Statements, names: Sequence[str]) -> list[int]:
+    found = sql.read_many(list[tuple[str, int]], "slot_ids", [(name,) for name in names])
+    return [key for _, key in found]
+
+
 def hosts(
-    *, search: str, state: str, sort: str, limit: int, after: str, now_s: float
+    *,
+    search: str,
+    state: str,
+    sort: str,
+    limit: int,
+    after: str,
+    now_s: float,
+    pattern: str = "",
+    held: HostsHeld | None = None,
 ) -> HostsQuery:
     """Raise ValueError for invalid arguments. All names in the SQL are constants."""
     column, descends = sort_of(sort)
@@ -70,6 +92,14 @@ def hosts(
     if search:
         conditions.append(contains("host", "search"))
         values["search"] = findable(search.lower())
+    if pattern:
+        # `*.example.org` is example.org as well.
+        whole = pattern.removeprefix("*.")
+        conditions.append("(host LIKE :pattern ESCAPE '!' OR host LIKE :whole ESCAPE '!')")
+        values |= {"pattern": findable(_like(pattern)), "whole": findable(_like(whole))}
+    if held is not None:
+        stored = f"id IN ({held_ids(held.stored)})" if held.stored else "FALSE"
+        conditions.append(f"queued > 0 AND (id IN :named OR ({stored} AND NOT (id IN :others)))")
     if after:
         values["value"], values["name"] = host_place(after, sort)
         sign = "<" if descends else ">"
@@ -82,7 +112,12 @@ def hosts(
         f"SELECT {', '.join(VIEWS['hosts'])} FROM hosts WHERE {' AND '.join(conditions)}"  # noqa: S608
         f" ORDER BY {order} LIMIT :limit"
     )
-    return HostsQuery(sql=sql, values=values, sort=sort, limit=limit)
+    return HostsQuery(sql=sql, values=values, held=held, sort=sort, limit=limit)
+
+
+def _like(pattern: str) -> str:
+    """A host pattern as the pattern of LIKE, with "!" as its escape character."""
+    return re.sub(r"[!%_]", r"!\g<0>", pattern).replace("*", "%")
 
 
 def contains(text: str, name: str) -> str:

@@ -5,6 +5,7 @@ It looks at every host with queued URLs: some 10 ms for 20,000 of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from storage.engine.statements import Statements
@@ -22,17 +23,21 @@ _REASONS: Final = (
     (StoredReason.LATER, "lease IS NULL AND ready_at > :now"),
 )
 _CASE: Final = " ".join(f"WHEN {condition} THEN '{reason}'" for reason, condition in _REASONS)
+# Each host with queued URLs: its reason, and the times it is told by.
+_HELD: Final = (
+    f"SELECT id, name, lease, queued, delay_s, next_at, backoff_at, ready_at,"  # noqa: S608 - constants
+    f" CASE {_CASE} ELSE '{StoredReason.READY}' END AS reason"
+    f" FROM (SELECT id, name, lease, queued, delay_s, paused, connect_failures, next_at - {_SHIFT}"
+    f"  AS next_at, coalesce(backoff_until - {_SHIFT}, 0.0) AS backoff_at, ready_at - {_SHIFT} AS"
+    "  ready_at FROM slots WHERE queued > 0) AS timed"
+)
 QUERY: Final = (
     "SELECT host, reason, sum(queued), count(*), min(until), max(until),"  # noqa: S608 - constants
     " max(CASE WHEN until > :now THEN until ELSE :now END + queued * delay_s)"
     " FROM (SELECT CASE WHEN lease IS NULL THEN '' ELSE name END AS host, reason, queued, delay_s,"
     f"  CASE reason WHEN '{StoredReason.BACKOFF}' THEN backoff_at"
     f"  WHEN '{StoredReason.LATER}' THEN ready_at ELSE next_at END AS until"
-    f"  FROM (SELECT name, lease, queued, delay_s, next_at, backoff_at, ready_at,"
-    f"   CASE {_CASE} ELSE '{StoredReason.READY}' END AS reason"
-    f"   FROM (SELECT name, lease, queued, delay_s, paused, connect_failures, next_at - {_SHIFT} AS"
-    f"    next_at, coalesce(backoff_until - {_SHIFT}, 0.0) AS backoff_at, ready_at - {_SHIFT} AS"
-    "    ready_at FROM slots WHERE queued > 0) AS timed) AS reasons) AS holds"
+    f"  FROM ({_HELD}) AS reasons) AS holds"
     " GROUP BY host, reason"
 )
 
@@ -41,3 +46,9 @@ def queue_holds(sql: Statements, now_s: float) -> list[Row]:
     """As `Reader.queue_holds`."""
     found = sql.select(QUERY, {"now": float(now_s)})
     return [dict(zip(COLUMNS, row, strict=True)) for row in found]
+
+
+def held_ids(reasons: Sequence[StoredReason]) -> str:
+    """A query for the ids of the hosts whose rows have one of these reasons, as of `:now`."""
+    wanted = ", ".join(f"'{StoredReason(reason)}'" for reason in reasons)
+    return f"SELECT id FROM ({_HELD}) AS reasons WHERE reason IN ({wanted})"  # noqa: S608

@@ -26,7 +26,7 @@ from storage.engine.robots_copies import read_copy
 from storage.engine.statements import Statements, Value, Values
 from storage.engine.view_rows import ROWS_AT_ONCE, ViewRows
 from storage.paging import findable
-from storage.reader import UrlFilter
+from storage.reader import HostsHeld, UrlFilter
 from storage.store import Row, RowPage, Stats, StoreError, UrlState
 
 T = TypeVar("T")
@@ -139,14 +139,23 @@ class SqlReader:
         self,
         *,
         search: str = "",
+        pattern: str = "",
         state: str = "all",
+        held: HostsHeld | None = None,
         sort: str = "host",
         limit: int = 100,
         after: str = "",
         now_s: float = 0.0,
     ) -> RowPage:
         query = page_queries.hosts(
-            search=search, state=state, sort=sort, limit=limit, after=after, now_s=now_s
+            search=search,
+            pattern=pattern,
+            state=state,
+            held=held,
+            sort=sort,
+            limit=limit,
+            after=after,
+            now_s=now_s,
         )
         return await self._database.read(query.read)
 

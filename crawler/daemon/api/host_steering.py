@@ -24,6 +24,7 @@ from crawler.steering.host_selection import (
     HostSetting,
     selected,
 )
+from crawler.steering.queue_holds import QueueReason
 from storage.paging import ROWS_MAX, HostFilter
 from storage.store import Reader
 
@@ -89,7 +90,8 @@ class HostSteering:
         return done
 
     def _selected(self, selection: HostSelection) -> AsyncGenerator[Sequence[str], None]:
-        return selected(self._reader, selection, now_s=self._clock.wall())
+        held = self._control.hosts_held(QueueReason(selection.reason)) if selection.reason else None
+        return selected(self._reader, selection, now_s=self._clock.wall(), held=held)
 
     async def _known(self, hosts: Sequence[str]) -> Sequence[str]:
         """The names by which the store has hosts. Raises Problem."""
@@ -130,22 +132,45 @@ class HostSteering:
         self._stream.change(f"host_{command}", **values)
 
 
-def selection_of(*, pattern: str = "", search: str = "", state: str = "") -> HostSelection | None:
+def selection_of(
+    *, pattern: str = "", search: str = "", state: str = "", reason: str = ""
+) -> HostSelection | None:
     """The selection by the conditions of a request; None if there is none. Raises Problem."""
-    if not (pattern or search or state):
+    if not (pattern or search or state or reason):
         return None
+    check_reason(reason)
     if state and state not in tuple(HostFilter):
         raise invalid("state", f"must be one of {', '.join(HostFilter)}")
-    if not (pattern or search) and state == HostFilter.ALL:
+    if not (pattern or search or reason) and state == HostFilter.ALL:
         raise invalid("state", 'is no condition; for all hosts, use the pattern "*"')
+    return HostSelection(
+        pattern=pattern_of(pattern) or ALL_HOSTS,
+        search=part_of_name(search).lower(),
+        state=state or HostFilter.ALL,
+        reason=reason,
+    )
+
+
+def check_reason(reason: str) -> None:
+    """Raises Problem unless it is "" or a QueueReason."""
+    if reason and reason not in tuple(QueueReason):
+        raise invalid("reason", f"must be one of {', '.join(QueueReason)}")
+
+
+def pattern_of(text: str) -> str:
+    """A host pattern in canonical form; "" for none. Raises Problem."""
     try:
-        glob = read_pattern(pattern) if pattern else ALL_HOSTS
+        return read_pattern(text) if text else ""
     except ValueError as error:
         raise invalid("pattern", str(error)) from None
-    if not search.isascii():  # stored names are ASCII; whole labels can be converted
+
+
+def part_of_name(search: str) -> str:
+    """What to search for in stored names, which are ASCII: whole labels can be converted."""
+    if not search.isascii():
         with suppress(ValueError):
-            search = host_named(search)
-    return HostSelection(pattern=glob, search=search.lower(), state=state or HostFilter.ALL)
+            return host_named(search)
+    return search
 
 
 def _setting(command: HostCommand, delay_s: float | None) -> HostSetting:

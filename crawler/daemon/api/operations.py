@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 
 from msgspec import structs
 
@@ -17,7 +17,12 @@ from crawler.config import ConfigError
 from crawler.daemon import responses
 from crawler.daemon.api import settings_list
 from crawler.daemon.api.caller_requests import CallerRequests
-from crawler.daemon.api.host_steering import HostSteering
+from crawler.daemon.api.host_steering import (
+    HostSteering,
+    check_reason,
+    part_of_name,
+    pattern_of,
+)
 from crawler.daemon.api.pending_commands import in_time
 from crawler.daemon.api.queue_view import QueueView
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
@@ -35,7 +40,9 @@ from crawler.explain.explanation import (
     known_host,
 )
 from crawler.steering.control import Control
+from crawler.steering.host_selection import ALL_HOSTS
 from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded
+from crawler.steering.queue_holds import QueueReason
 from crawler.threads import in_thread
 from crawler.version import __version__
 from policies import robots as robots_txt
@@ -141,12 +148,15 @@ class Operations:
         self,
         *,
         search: str = "",
+        pattern: str = "",
         state: str = "all",
+        reason: str = "",
         sort: str = "host",
         limit: int = LIMIT_DEFAULT,
         after: str = "",
     ) -> responses.Hosts:
-        """A page of hosts. `search`: part of a name, case ignored. `state`: one of HOST_STATES.
+        """A page of hosts. `search`: part of a name, case ignored. `pattern`: as in the config.
+        `state`: one of HOST_STATES. `reason`: what holds their queued URLs, a `QueueReason`.
         `sort`: one of HOST_SORTS (`name` means `host`), descending after a "-"; ties by name.
         `after`: from the page before, with the other arguments unchanged."""
         if sort in ("name", "-name"):
@@ -158,14 +168,15 @@ class Operations:
         if sort.removeprefix("-") not in HOST_SORTS:
             sorts = ", ".join(HOST_SORTS)
             raise invalid("sort", f'must be one of {sorts}, optionally prefixed with "-"')
+        check_reason(reason)
         _check_limit(limit)
-        if not search.isascii():  # stored names are ASCII; whole labels can be converted
-            with suppress(ValueError):
-                search = host_named(search)
+        pattern = pattern_of(pattern)
         try:
             page = await self._reader.hosts_page(
-                search=search,
+                search=part_of_name(search),
+                pattern="" if pattern == ALL_HOSTS else pattern,
                 state=state,
+                held=self._control.hosts_held(QueueReason(reason)) if reason else None,
                 sort=sort,
                 limit=limit,
                 after=after,

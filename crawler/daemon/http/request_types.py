@@ -33,7 +33,9 @@ class NoParams(Strict, frozen=True, kw_only=True):
 
 class HostsParams(Strict, frozen=True, kw_only=True):
     search: Text = ""
+    pattern: Text = ""
     state: Text = "all"
+    reason: Text = ""
     sort: Text = "host"
     limit: Limit = LIMIT_DEFAULT
     after: Text = ""
@@ -67,14 +69,15 @@ class ReloadParams(Strict, frozen=True, kw_only=True):
 
 
 class SteerBody(Strict, frozen=True, kw_only=True):
-    """One of `host`, `hosts` and conditions: `pattern`, `search` and `state` must all hold.
-    `dry_run`: only count the hosts."""
+    """One of `host`, `hosts` and conditions: `pattern`, `search`, `state` and `reason` must all
+    hold. `dry_run`: only count the hosts."""
 
     host: Name | None = None
     hosts: list[Name] = []
     pattern: Text = ""
     search: Text = ""
     state: Text = ""
+    reason: Text = ""
     dry_run: bool = False
 
 

@@ -62,10 +62,11 @@ async def _steer_hosts(
     pattern: str,
     search: str,
     state: str,
+    reason: str,
     dry_run: bool,
     delay_s: float | None = None,
 ) -> responses.Controlled:
-    selection = selection_of(pattern=pattern, search=search, state=state)
+    selection = selection_of(pattern=pattern, search=search, state=state, reason=reason)
     ways = (host is not None, bool(hosts), selection is not None)
     if sum(ways) > 1:
         raise invalid("host", 'use only one of "host", "hosts" and conditions such as "pattern"')
@@ -86,7 +87,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         "/api/hosts",
-        "List hosts, optionally filtered by name or state, and sorted.",
+        "List hosts, optionally filtered by name, state or what holds their URLs, and sorted.",
         responses.Hosts,
         Operations.hosts,
         types.HostsParams,

@@ -12,6 +12,7 @@ from aiohttp import web
 from msgspec import structs
 
 from crawler.daemon.responses import HostRow
+from crawler.daemon.web.host_filters import conditions, filter_of
 from crawler.daemon.web.rendering import PageHandlers
 from crawler.reports.exports import csv_cell
 from storage.paging import ROWS_MAX
@@ -23,11 +24,11 @@ class HostDownloads(PageHandlers):
     """Handler of the downloads."""
 
     async def hosts(self, request: web.Request) -> web.StreamResponse:
-        """All hosts that match `search` and `state`, by name: what GET /api/hosts says of each,
+        """All hosts that match the filter of the page, by name: what GET /api/hosts says of each,
         except what is nested (`now`)."""
         kind = request.match_info["kind"]
-        search, state = request.query.get("search", ""), request.query.get("state", "")
-        page = await self.operations.hosts(search=search, state=state, limit=ROWS_MAX)
+        wanted = conditions(filter_of(request.query))
+        page = await self.operations.hosts(**wanted, limit=ROWS_MAX)
         answer = web.StreamResponse()  # nothing is sent before the filter was accepted
         answer.content_type, answer.charset = _TYPES[kind], "utf-8"
         answer.headers["Content-Disposition"] = f'attachment; filename="hosts.{kind}"'
@@ -44,9 +45,7 @@ class HostDownloads(PageHandlers):
                 await answer.write("".join(lines).encode())
             if page.after is None:
                 break
-            page = await self.operations.hosts(
-                search=search, state=state, limit=ROWS_MAX, after=page.after
-            )
+            page = await self.operations.hosts(**wanted, limit=ROWS_MAX, after=page.after)
         await answer.write_eof()
         return answer
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from crawler.daemon.api.host_steering import HostCommand, selection_of
 from crawler.daemon.problem import invalid
 from crawler.daemon.responses import Controlled
+from crawler.daemon.web.host_filters import conditions, filter_of
 from crawler.daemon.web.rendering import PageHandlers, form_of, number_in
 from crawler.explain.formatting import counted
 from crawler.steering.host_selection import HostSelection
@@ -26,11 +27,13 @@ _DONE: Final = {
 
 
 class _Command(Struct, frozen=True, kw_only=True):
-    """A command about several hosts, from a form. selection: None for `hosts`."""
+    """A command about several hosts, from a form. selection: None for `hosts`; `filter` has its
+    fields."""
 
     command: HostCommand
     hosts: tuple[str, ...]
     selection: HostSelection | None
+    filter: dict[str, str]
     delay_s: float | None
     back: str
 
@@ -44,18 +47,25 @@ async def _command_of(request: web.Request) -> _Command:
     except ValueError:
         raise invalid("command", f"must be one of {', '.join(HostCommand)}") from None
     hosts: tuple[str, ...] = ()
-    selection = None
+    selection, chosen = None, filter_of(form)
     if form.get("which") == "all":
-        search, state = form.get("search", ""), form.get("state", "")
-        filtered = selection_of(search=search, state="" if state == "all" else state)
-        selection = filtered or HostSelection()
+        wanted = conditions(chosen)
+        state = "" if wanted["state"] == "all" else wanted["state"]
+        selection = selection_of(**(wanted | {"state": state})) or HostSelection()
     else:
         hosts = tuple(one for one in named if isinstance(one, str))
         if not hosts:
             raise invalid("host", "choose at least one host")
     delay_s = number_in(form, "delay_s") if command is HostCommand.SLOW else None
     back = form.get("back", "")
-    return _Command(command=command, hosts=hosts, selection=selection, delay_s=delay_s, back=back)
+    return _Command(
+        command=command,
+        hosts=hosts,
+        selection=selection,
+        filter=chosen,
+        delay_s=delay_s,
+        back=back,
+    )
 
 
 class HostForms(PageHandlers):

@@ -11,10 +11,12 @@ from aiohttp import web
 from crawler.config.user_agent import product_token
 from crawler.daemon.responses import HostRow, RobotsRow
 from crawler.daemon.web import filters
+from crawler.daemon.web.host_filters import REASONS, STATES, conditions, filter_of, is_filtered
 from crawler.daemon.web.rendering import PageHandlers, link
 from crawler.daemon.web.robots_sheet import Mark, sheet
 from crawler.daemon.web.timeline import timeline
 from crawler.explain.formatting import connections_failed, counted
+from crawler.steering.queue_holds import PHRASES, QueueReason
 
 HOSTS_PER_PAGE: Final = 50
 SORT_DEFAULT: Final = "-queued"
@@ -22,16 +24,6 @@ BLOCKED_OF_HOST: Final = 10
 LIVE_HEADER: Final = "X-Live"  # of a request that updates a page in place
 COPIES_SHOWN: Final = 8  # origins of one host whose robots.txt is shown
 
-STATES: Final = (
-    ("all", "any"),
-    ("queued", "with queued URLs"),
-    ("waiting", "waiting"),
-    ("paused", "paused"),
-    ("slowed", "slowed"),
-    ("backing-off", "backing off"),
-    ("failing", "with failures"),
-    ("done", "done"),
-)
 SORTS: Final = {
     "host": "name",
     "-queued": "most queued",
@@ -73,18 +65,21 @@ class HostPages(PageHandlers):
     """Handlers of the pages about hosts."""
 
     async def hosts(self, request: web.Request) -> web.Response:
-        fields = {
-            "search": request.query.get("search", "").strip(),
-            "state": request.query.get("state", "all"),
+        chosen = filter_of(request.query)
+        fields = chosen | {
             "sort": request.query.get("sort", SORT_DEFAULT),
             "after": request.query.get("after", ""),
         }
-        found = await self.operations.hosts(**fields, limit=HOSTS_PER_PAGE)
+        found = await self.operations.hosts(
+            **conditions(fields), sort=fields["sort"], after=fields["after"], limit=HOSTS_PER_PAGE
+        )
         robots = await self.operations.robots_states([row.host for row in found.hosts])
         now_s, sort, first = self.renderer.clock.wall(), fields["sort"], fields | {"after": ""}
         values = {
             "fields": fields,
             "states": STATES,
+            "reasons": REASONS,
+            "held_by": PHRASES[QueueReason(fields["reason"])] if fields["reason"] else "",
             "sorts": ({sort: sort} | SORTS if sort not in SORTS else SORTS).items(),
             "rows": [
                 {
@@ -103,15 +98,12 @@ class HostPages(PageHandlers):
                 if initial
             },
             "sorted_by": {name: _order(sort, name) for name, _, _, _ in _COLUMNS},
-            "filtered": bool(fields["search"] or fields["state"] != "all"),
+            "filtered": is_filtered(fields),
             "first": link("/hosts", first),
             "next": found.after and link("/hosts", fields | {"after": found.after}),
             "limit": HOSTS_PER_PAGE,
             "here": link("/hosts", fields),
-            "downloads": {
-                kind: link(f"/hosts.{kind}", {"search": fields["search"], "state": fields["state"]})
-                for kind in ("csv", "jsonl")
-            },
+            "downloads": {kind: link(f"/hosts.{kind}", chosen) for kind in ("csv", "jsonl")},
         }
         return await self.page(request, "hosts", values)
 

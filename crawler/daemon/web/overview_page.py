@@ -17,7 +17,7 @@ from crawler.daemon.monitoring.series import Track
 from crawler.daemon.responses import Status, others_in
 from crawler.daemon.web import charts, filters
 from crawler.daemon.web.host_pages import attention, host_pill
-from crawler.daemon.web.rendering import PageContext, PageHandlers
+from crawler.daemon.web.rendering import PageContext, PageHandlers, link
 from crawler.explain.formatting import counted
 from crawler.steering.live_state import CrawlState
 from crawler.steering.queue_holds import QueueReason
@@ -42,13 +42,6 @@ OUTCOME_LABELS: Final = {
     "5xx": "5xx, server error",
     "none": "No usable response",
     "other": "Other statuses",
-}
-QUEUE_LINKS: Final = {
-    QueueReason.READY: "/hosts?state=queued&sort=-queued",
-    QueueReason.DELAY: "/hosts?state=waiting&sort=-queued",
-    QueueReason.BACKOFF: "/hosts?state=backing-off&sort=-queued",
-    QueueReason.UNREACHABLE: "/hosts?state=failing&sort=-queued",
-    QueueReason.PAUSED: "/hosts?state=paused&sort=-queued",
 }
 _UNTIL_RESUMED: Final = frozenset((QueueReason.PAUSED, QueueReason.CRAWL_PAUSED))
 CHECK_LINKS: Final = {
@@ -158,7 +151,7 @@ def queue_rows(status: Status) -> list[dict[str, object]]:
     return [
         {
             "hold": one,
-            "link": QUEUE_LINKS.get(one.reason),
+            "link": link("/hosts", {"reason": one.reason}),
             "width": max(1, round(20 * one.urls / max(1, status.queued))),
             "until": "until resumed" if one.reason in _UNTIL_RESUMED else "now",
         }

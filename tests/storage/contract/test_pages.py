@@ -103,6 +103,28 @@ async def test_search_is_for_a_part_and_ignores_case(hosts: Any) -> None:
     assert await names(hosts, search="g", sort="-queued") == ["g.b.test"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.test", ALL),
+        ("*.b.test", ["b.test", "g.b.test"]),  # the name itself as well
+        ("*b.test", ["b.test", "g.b.test"]),
+        ("g*", ["g.b.test"]),
+        ("?.test", []),
+        ("_.test", []),  # what LIKE takes for any character is none here
+        ("%", []),
+        ("!%", []),
+        ("b.test", ["b.test"]),
+        ("b", []),
+    ],
+)
+async def test_a_pattern_is_for_the_whole_name(
+    hosts: Any, pattern: str, expected: list[str]
+) -> None:
+    assert await names(hosts, pattern=pattern) == expected
+    assert sorted(await names(hosts, pattern=pattern, sort="-queued")) == expected
+
+
 async def test_what_is_not_known_is_refused(rig: Any) -> None:
     for wrong in (
         {"sort": "colour"},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage.reader import StoredReason
+from storage.reader import HostsHeld, StoredReason
 from storage.store import HostClock
 
 
@@ -55,3 +55,33 @@ async def test_it_says_when_they_may_move_and_when_they_can_be_done(crawl: Any) 
 
 async def test_an_empty_database_has_none(rig: Any) -> None:
     assert list(await rig.reader.queue_holds(rig.wall_s)) == []
+
+
+async def held(crawl: Any, *stored: StoredReason, **more: Any) -> list[str]:
+    page = await crawl.reader.hosts_page(
+        held=HostsHeld(stored=stored, **more), now_s=crawl.wall_s, limit=10
+    )
+    return [row["host"] for row in page.rows]
+
+
+async def test_the_hosts_of_every_reason_are_those_that_were_counted(crawl: Any) -> None:
+    assert await held(crawl, StoredReason.BACKOFF) == ["a.test"]
+    assert await held(crawl, StoredReason.READY) == ["d.test", "e.test"]
+    assert await held(crawl, StoredReason.DELAY, StoredReason.PAUSED) == ["b.test", "f.test"]
+    assert await held(crawl, *StoredReason) == [f"{name}.test" for name in "abcdef"]
+    assert await held(crawl) == []
+
+
+async def test_what_is_known_of_hosts_in_memory_wins_over_their_rows(crawl: Any) -> None:
+    ready = StoredReason.READY
+    assert await held(crawl, ready, others=["d.test", "nobody.test"]) == ["e.test"]
+    assert await held(crawl, ready, named=["a.test"]) == ["a.test", "d.test", "e.test"]
+    assert await held(crawl, named=["c.test"], others=["c.test"]) == ["c.test"]
+
+
+async def test_a_host_without_queued_urls_is_held_by_nothing(rig: Any) -> None:
+    await rig.add("http://a.test/")
+    (lease,) = await rig.claim(1)
+    done = rig.visited(lease.prefetched.urls[0], "a.test")
+    await rig.commit(lease, done, clock=HostClock(next_in_s=60.0), release=True)
+    assert await held(rig, *StoredReason, named=["a.test"]) == []

@@ -57,6 +57,15 @@ async def test_all_that_match(daemon: Any, stream: Any) -> None:
     ]
 
 
+async def test_all_that_wait_for_the_same(daemon: Any) -> None:
+    """A reason is a condition like the others."""
+    await daemon.client.post("/api/hosts/pause", {"host": "b.test"})
+    nothing_queued = await daemon.client.post("/api/hosts/resume", {"reason": "paused"})
+    assert nothing_queued.body["hosts"] == 0  # it has no queued URLs, so nothing holds them
+    answer = await daemon.client.post("/api/hosts/pause", {"reason": "tired"})
+    assert (answer.status, "must be one of ready" in answer.body["detail"]) == (422, True)
+
+
 async def test_hosts_in_memory_obey_and_a_dry_run_changes_nothing(daemon: Any, stream: Any) -> None:
     would = await daemon.client.post("/api/hosts/pause", {"pattern": "*", "dry_run": True})
     assert (would.body["hosts"], would.body["dry_run"]) == (3, True)

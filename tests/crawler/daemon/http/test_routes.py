@@ -60,6 +60,18 @@ async def test_hosts(daemon: Any) -> None:
     assert [row["host"] for row in found.body["hosts"]] == ["b.test"]
 
 
+async def test_hosts_by_pattern(daemon: Any) -> None:
+    async def names(query: str) -> list[str]:
+        answer = await daemon.client.get(f"/api/hosts?{query}")
+        return [row["host"] for row in checked(answer.body, "/api/hosts")["hosts"]]
+
+    assert await names("pattern=*.test") == ["a.test", "b.test", "c.test"]
+    assert await names("pattern=*") == ["a.test", "b.test", "c.test"]
+    assert await names("pattern=B.TEST") == ["b.test"]
+    assert await names("pattern=*.example.org") == []
+    assert (await daemon.client.get("/api/hosts?pattern=http://a/")).status == 422
+
+
 async def test_host(daemon: Any) -> None:
     answer = await daemon.client.get("/api/host?host=A.test:8080")
     host = checked(answer.body, "/api/host")

@@ -306,10 +306,33 @@ async def test_the_form_filters_and_sorts_hosts(site: Site, answers: Any) -> Non
     html = await site.get("/hosts?search=a.te&state=all&sort=-queued")
     assert answers.asked[0] == (
         "hosts",
-        {"search": "a.te", "state": "all", "sort": "-queued", "after": "", "limit": 50},
-    )
+        {
+            "search": "a.te", "state": "all", "reason": "", "sort": "-queued", "after": "",
+            "limit": 50,
+        },
+    )  # fmt: skip
     assert 'aria-sort="descending"' in html
     assert "b.test" not in html
+
+
+async def test_hosts_are_filtered_by_a_pattern_and_by_what_holds_their_urls(
+    site: Site, answers: Any
+) -> None:
+    html = await site.get("/hosts?search=*.example.com&reason=backoff")
+    assert answers.asked[0][1]["pattern"] == "*.example.com"
+    assert "search" not in answers.asked[0][1]
+    assert answers.asked[0][1]["reason"] == "backoff"
+    assert "their host is backing off" in html
+    assert "/hosts.csv?search=%2A.example.com&amp;reason=backoff" in html
+    form = {"command": "pause", "which": "all", "search": "*.example.com", "reason": "backoff"}
+    _, html, _ = await site.post("/hosts/steer", **form)
+    assert ("reason", "backoff") in [
+        (tag["name"], tag["value"]) for tag in tags(html, "input") if tag.get("type") == "hidden"
+    ]
+    await site.post("/hosts/steer", confirmed="1", **form)
+    assert [one[2] for one in answers.asked if one[0] in ("would", "steer")] == [
+        'hosts matching "*.example.com" and held by backoff'
+    ] * 2
 
 
 @pytest.mark.parametrize(

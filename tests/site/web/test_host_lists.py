@@ -1,0 +1,73 @@
+"""The list of hosts in a browser: filtered, steered in bulk, and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.site.web.test_web_page import A11Y, Daemon, daemon
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Daemon]:
+    async with daemon(tmp_path) as there:
+        await there.seen.contacts("busy.test", "refuses.test")
+        yield there
+
+
+HOSTS = "[...document.querySelectorAll('.hosts a.host')].map((a) => a.textContent)"
+
+
+async def test_what_holds_the_queue_leads_to_its_hosts(tab: Any, running: Daemon) -> None:
+    await tab.send("Emulation.setScriptExecutionDisabled", value=True)
+    await tab.goto(running.url("/"))
+    await tab.click(".hold-backoff th a")
+    assert await tab.js(HOSTS) == ["refuses.test"]
+    assert "their host is backing off" in await tab.text(".lead")
+    assert await tab.js("document.querySelector('#reason').value") == "backoff"
+    await tab.fill("#search", "*.example.com")
+    await tab.click("form.filter button")
+    assert "No host matches" in await tab.text("#hosts")
+    await tab.fill("#search", "*s.test")
+    await tab.click("form.filter button")
+    assert await tab.js(HOSTS) == ["refuses.test"]
+
+
+async def test_selected_hosts_are_paused_without_javascript(tab: Any, running: Daemon) -> None:
+    await tab.send("Emulation.setScriptExecutionDisabled", value=True)
+    await tab.goto(running.url("/hosts?search=.test&sort=host"))
+    assert not await tab.js("document.querySelector('#bulk-delay').checkVisibility()")
+    await tab.click("input[value='busy.test']", loads=False)
+    await tab.click("input[value='refuses.test']", loads=False)
+    await tab.click("#bulk button[value=chosen]")
+    assert await tab.text("h1") == "Pause 2 hosts?"
+    await tab.click(".actions button.go")
+    assert "Paused: 2 hosts" in await tab.text(".said")
+    assert running.row("SELECT group_concat(host) FROM hosts WHERE paused = 1") == (
+        "busy.test,refuses.test",
+    )
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_a_phone_shows_one_line_per_host(tab: Any, running: Daemon, dark: bool) -> None:
+    await tab.look(width=390, dark=dark)
+    await tab.goto(running.url("/hosts?sort=host"))
+    assert await tab.js("document.documentElement.scrollWidth <= innerWidth")
+    heights = await tab.js(
+        "[...document.querySelectorAll('.hosts tbody tr')].map((row) => row.offsetHeight)"
+    )
+    assert heights
+    assert max(heights) <= 50, heights
+    assert "queued" in await tab.js(
+        "getComputedStyle(document.querySelector('.hosts .queued'), '::after').content"
+    )
+    assert await tab.text(".hosts .why") == ""
+    box = await tab.js(
+        "(() => { const box = document.querySelector('.table-box');"
+        " return box.scrollWidth <= box.clientWidth; })()"
+    )
+    assert box
+    assert await tab.js(A11Y) == []
