@@ -59,6 +59,8 @@ TABLES: Final = (
     Table("pointers", ("source", "place")),
     Table("elements", ("page", "name")),
     Table("contacts", ("slot", "place")),
+    Table("history", ("step_s", "at", "session")),
+    Table("marks", ("session", "number")),
 )
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from policies.robots_state import RobotsState
+from storage.history import History
 
 
 class Stats(Struct, frozen=True, kw_only=True):
@@ -119,6 +120,12 @@ class Reader(Protocol):
         the slowest would be done if every URL took one request. `host` is "", or, for a host that
         a session holds, its name: that session knows more about it.
         """
+        ...
+
+    async def history(self, *, from_s: float, to_s: float) -> History:
+        """Return the history of a span of time (Unix seconds), as `Store.put_history` has written
+        it: the steps of all sessions that touch it; the marks in it, those that began before and
+        lasted, and the last start, pause or resumption before it."""
         ...
 
     def iterate(

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
 from policies.robots_state import RobotsState
+from storage.history import HistoryCounts, Mark
 from storage.reader import Reader, Row, RowPage, Stats
 from storage.records import (
     Batch,
@@ -100,6 +101,7 @@ class Store(Protocol):
     - `add` and `acquire`: nothing; the link, or the host, is left out.
     - `robots_put`: everything but the copy; `Completed.refused` names the error.
     - `plan`: nothing; the page has no plan.
+    - `put_history`: nothing.
     - `rejudge` and `fail_host`: the block, or the failures, without the strings.
     - A HostUpdate: the default of the field, and WAIT_INSTEAD_S as the wait.
     - A lookup by such a name finds nothing.
@@ -439,6 +441,16 @@ class Store(Protocol):
 
     async def paused(self) -> bool:
         """Return the value of the last `set_paused`; False before the first."""
+        ...
+
+    async def put_history(
+        self, session: int, counts: Sequence[HistoryCounts], marks: Sequence[Mark]
+    ) -> None:
+        """Write steps and marks of the history, in place of what was written of them before.
+
+        Minutes are folded into hours after MINUTES_KEPT_S, a few hundred with each call; hours and
+        marks are deleted after HOURS_KEPT_S. If there are more than MINUTE_ROWS_MAX minutes or
+        MARKS_MAX marks, the oldest are folded or deleted earlier."""
         ...
 
     async def stats(self) -> Stats:

@@ -400,6 +400,13 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "a verdict that says so, and blocks",
         "tests/policies/robots/test_work.py::test_what_cannot_be_judged_in_time_is_disallowed_and_says_so",
     ),
+    **{
+        f"storage/history.py:{name}": (
+            "fewer, coarser points of the page History",
+            "tests/storage/contract/test_history.py::test_there_are_at_most_so_many_rows",
+        )
+        for name in ("MINUTE_ROWS_MAX", "MARKS_MAX")
+    },
     "policies/retries.py:REFUSALS_MAX": (
         "`failed`, code refused",
         "tests/policies/test_retries.py::test_refusals_are_not_attempts_and_the_fifth_is_the_last",

@@ -12,7 +12,7 @@ from typing import Protocol, Self, TypeVar
 from policies.robots_state import RobotsState
 from policies.url import origin_of
 from storage.columns import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
-from storage.engine import page_queries, queue_query, url_pages
+from storage.engine import history_table, page_queries, queue_query, url_pages
 from storage.engine.link_table import (
     OUT,
     REQUISITE,
@@ -25,6 +25,7 @@ from storage.engine.link_table import (
 from storage.engine.robots_copies import read_copy
 from storage.engine.statements import Statements, Value, Values
 from storage.engine.view_rows import ROWS_AT_ONCE, ViewRows
+from storage.history import History
 from storage.paging import findable
 from storage.reader import HostsHeld, UrlFilter
 from storage.store import Row, RowPage, Stats, StoreError, UrlState
@@ -114,6 +115,11 @@ class SqlReader:
 
     async def queue_holds(self, now_s: float) -> Sequence[Row]:
         return await self._database.read(partial(queue_query.queue_holds, now_s=now_s))
+
+    async def history(self, *, from_s: float, to_s: float) -> History:
+        return await self._database.read(
+            partial(history_table.read_history, from_s=from_s, to_s=to_s)
+        )
 
     async def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from policies.retries import FailureCode
 from policies.robots_state import RobotsState
-from storage.engine import operator_work, refused_values
+from storage.engine import history_table, operator_work, refused_values
 from storage.engine.connection_thread import finish
 from storage.engine.databases import Database
 from storage.engine.in_flight import NOTHING_LEFT
@@ -182,6 +182,7 @@ class SqlStore:
     recheck_delays = transaction(operator_work.recheck_delays, session=True)
     set_paused = transaction(operator_work.set_paused)
     paused = transaction(operator_work.paused)
+    put_history = transaction(history_table.put_history, session=True, refused=None)
 
     async def stats(self) -> Stats:
         return await self._calls.stats()

@@ -358,6 +358,40 @@ CREATE TABLE elements (  -- of visited pages: what a fragment can point to
   PRIMARY KEY (page, name)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE history (  -- what was counted in a minute, later folded into hours: storage/history.py
+  step_s INTEGER NOT NULL,
+  at INTEGER NOT NULL,                  -- its begin, Unix seconds
+  session INTEGER NOT NULL,             -- that counted it, or folded it
+  observed_s REAL NOT NULL,             -- how long a crawl ran in it
+  success INTEGER NOT NULL,
+  redirects INTEGER NOT NULL,
+  client_errors INTEGER NOT NULL,
+  server_errors INTEGER NOT NULL,
+  unanswered INTEGER NOT NULL,
+  failed INTEGER NOT NULL,
+  given_up INTEGER NOT NULL,
+  queued INTEGER NOT NULL,              -- at its end
+  latency TEXT NOT NULL,                -- JSON: counts by bucket of storage/log_histogram.py
+  lateness TEXT NOT NULL,
+  PRIMARY KEY (step_s, at, session)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE marks (  -- what happened to the crawl: storage.history.Mark
+  session INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  at REAL NOT NULL,
+  until REAL NOT NULL,
+  lasting INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  sentence TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  via TEXT NOT NULL,
+  PRIMARY KEY (session, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX marks_by_time ON marks (at);
+
 -- ---------------------------------------------------------------- views: the documented interface
 
 CREATE VIEW blocked AS

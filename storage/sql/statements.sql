@@ -833,7 +833,89 @@ FROM v WHERE slots.id = v.id;
 UPDATE slots SET paused = coalesce(?, paused), slow_s = iif(?, ?, slow_s) WHERE name = ?
 RETURNING id;
 
+-- ---------------------------------------------------------------- the history of the crawl
+
+-- name: put_history
+WITH v(
+  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
+  failed, given_up, queued, latency, lateness
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+INSERT INTO history (
+  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
+  failed, given_up, queued, latency, lateness
+)
+SELECT
+  v.step_s, v.at, v.session, v.observed_s, v.success, v.redirects, v.client_errors, v.server_errors,
+  v.unanswered, v.failed, v.given_up, v.queued, v.latency, v.lateness
+FROM v WHERE v.step_s IS NOT NULL
+ON CONFLICT (step_s, at, session) DO UPDATE SET
+  observed_s = excluded.observed_s, success = excluded.success, redirects = excluded.redirects,
+  client_errors = excluded.client_errors, server_errors = excluded.server_errors,
+  unanswered = excluded.unanswered, failed = excluded.failed, given_up = excluded.given_up,
+  queued = excluded.queued, latency = excluded.latency, lateness = excluded.lateness;
+
+-- name: put_marks
+WITH v(
+  session, number, at, until, lasting, kind, reason, sentence, actor, via
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+INSERT INTO marks (
+  session, number, at, until, lasting, kind, reason, sentence, actor, via
+)
+SELECT
+  v.session, v.number, v.at, v.until, v.lasting, v.kind, v.reason, v.sentence, v.actor, v.via
+FROM v WHERE v.session IS NOT NULL
+ON CONFLICT (session, number) DO UPDATE SET
+  at = excluded.at, until = excluded.until, lasting = excluded.lasting, kind = excluded.kind,
+  reason = excluded.reason, sentence = excluded.sentence, actor = excluded.actor, via = excluded.via;
+
+-- name: fold_history
+DELETE FROM history WHERE (step_s, at, session) IN (
+  SELECT step_s, at, session FROM history WHERE step_s = ? AND at < ? ORDER BY at, session LIMIT ?
+)
+RETURNING
+  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
+  failed, given_up, queued, latency, lateness;
+
+-- Of the rows of a step, newest first: when the one begins before which so many are.
+-- name: history_excess
+SELECT at FROM history WHERE step_s = ? ORDER BY at DESC LIMIT 1 OFFSET ?;
+
+-- name: history_of_hour
+SELECT
+  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
+  failed, given_up, queued, latency, lateness
+FROM history WHERE step_s = ? AND at = ? AND session = ?;
+
+-- name: drop_history
+DELETE FROM history WHERE step_s = ? AND at < ?;
+
+-- name: marks_excess
+SELECT at FROM marks ORDER BY at DESC LIMIT 1 OFFSET ?;
+
+-- A mark that began long ago may last.
+-- name: drop_marks
+DELETE FROM marks WHERE at < ? AND until < ?;
+
 -- ---------------------------------------------------------------- for readers
+
+-- name: history
+SELECT
+  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
+  failed, given_up, queued, latency, lateness
+FROM history WHERE step_s = ? AND at > ? AND at < ?
+ORDER BY at, session;
+
+-- Those of a span, and all that were under way when it began. Of pauses, resumptions and starts, the
+-- last before it: they say whether the crawl was paused.
+-- name: marks
+SELECT
+  session, number, at, until, lasting, kind, reason, sentence, actor, via
+FROM marks
+WHERE at < ? AND (until >= ? OR at = (
+  SELECT max(at) FROM marks
+  WHERE at < ? AND kind IN ('pause', 'resume', 'start')
+))
+ORDER BY at, session, number;
 
 -- Ids of URLs have no gaps, so the largest is their number.
 -- name: sizes

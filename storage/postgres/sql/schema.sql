@@ -440,6 +440,40 @@ CREATE TABLE elements (  -- of visited pages: what a fragment can point to; inse
 
 CREATE INDEX elements_of_page ON elements (page, left(name, 500));
 
+CREATE TABLE history (  -- what was counted in a minute, later folded into hours: storage/history.py
+  step_s bigint NOT NULL,
+  at bigint NOT NULL,                   -- its begin, Unix seconds
+  session bigint NOT NULL,              -- that counted it, or folded it
+  observed_s double precision NOT NULL, -- how long a crawl ran in it
+  success bigint NOT NULL,
+  redirects bigint NOT NULL,
+  client_errors bigint NOT NULL,
+  server_errors bigint NOT NULL,
+  unanswered bigint NOT NULL,
+  failed bigint NOT NULL,
+  given_up bigint NOT NULL,
+  queued bigint NOT NULL,               -- at its end
+  latency text COLLATE "C" NOT NULL,    -- JSON: counts by bucket of storage/log_histogram.py
+  lateness text COLLATE "C" NOT NULL,
+  PRIMARY KEY (step_s, at, session)
+);
+
+CREATE TABLE marks (  -- what happened to the crawl: storage.history.Mark
+  session bigint NOT NULL,
+  number bigint NOT NULL,
+  at double precision NOT NULL,
+  until double precision NOT NULL,
+  lasting bigint NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  reason text COLLATE "C" NOT NULL,
+  sentence text COLLATE "C" NOT NULL,
+  actor text COLLATE "C" NOT NULL,
+  via text COLLATE "C" NOT NULL,
+  PRIMARY KEY (session, number)
+);
+
+CREATE INDEX marks_by_time ON marks (at);
+
 -- ---------------------------------------------------------------- views: the documented interface
 
 -- The first table of each view is the one by whose index a reader continues where it was, and finds

@@ -1302,7 +1302,97 @@ UPDATE slots SET
 WHERE name = $4::text
 RETURNING id;
 
+-- ---------------------------------------------------------------- the history of the crawl
+
+-- name: put_history
+INSERT INTO history (
+  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
+  failed, given_up, queued, latency, lateness
+)
+SELECT
+  v.step_s, v.at, v.session, v.observed_s, v.success, v.redirects, v.client_errors, v.server_errors,
+  v.unanswered, v.failed, v.given_up, v.queued, v.latency, v.lateness
+FROM unnest(
+  $1::bigint[], $2::bigint[], $3::bigint[], $4::double precision[], $5::bigint[], $6::bigint[],
+  $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
+  $13::text[], $14::text[]
+) AS v (
+  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
+  failed, given_up, queued, latency, lateness
+)
+ON CONFLICT (step_s, at, session) DO UPDATE SET
+  observed_s = excluded.observed_s, success = excluded.success, redirects = excluded.redirects,
+  client_errors = excluded.client_errors, server_errors = excluded.server_errors,
+  unanswered = excluded.unanswered, failed = excluded.failed, given_up = excluded.given_up,
+  queued = excluded.queued, latency = excluded.latency, lateness = excluded.lateness;
+
+-- name: put_marks
+INSERT INTO marks (
+  session, number, at, until, lasting, kind, reason, sentence, actor, via
+)
+SELECT
+  v.session, v.number, v.at, v.until, v.lasting, v.kind, v.reason, v.sentence, v.actor, v.via
+FROM unnest(
+  $1::bigint[], $2::bigint[], $3::double precision[], $4::double precision[], $5::bigint[],
+  $6::text[], $7::text[], $8::text[], $9::text[], $10::text[]
+) AS v (
+  session, number, at, until, lasting, kind, reason, sentence, actor, via
+)
+ON CONFLICT (session, number) DO UPDATE SET
+  at = excluded.at, until = excluded.until, lasting = excluded.lasting, kind = excluded.kind,
+  reason = excluded.reason, sentence = excluded.sentence, actor = excluded.actor, via = excluded.via;
+
+-- Rows that another worker is folding are left to it.
+-- name: fold_history
+DELETE FROM history AS h USING (
+  SELECT step_s, at, session FROM history WHERE step_s = $1::bigint AND at < $2::bigint
+  ORDER BY at, session LIMIT $3::bigint FOR UPDATE SKIP LOCKED
+) AS old
+WHERE h.step_s = old.step_s AND h.at = old.at AND h.session = old.session
+RETURNING
+  h.step_s, h.at, h.session, h.observed_s, h.success, h.redirects, h.client_errors, h.server_errors,
+  h.unanswered, h.failed, h.given_up, h.queued, h.latency, h.lateness;
+
+-- Of the rows of a step, newest first: when the one begins before which so many are.
+-- name: history_excess
+SELECT at FROM history WHERE step_s = $1::bigint ORDER BY at DESC LIMIT 1 OFFSET $2::bigint;
+
+-- name: history_of_hour
+SELECT
+  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
+  failed, given_up, queued, latency, lateness
+FROM history WHERE step_s = $1::bigint AND at = $2::bigint AND session = $3::bigint;
+
+-- name: drop_history
+DELETE FROM history WHERE step_s = $1::bigint AND at < $2::bigint;
+
+-- name: marks_excess
+SELECT at FROM marks ORDER BY at DESC LIMIT 1 OFFSET $1::bigint;
+
+-- A mark that began long ago may last.
+-- name: drop_marks
+DELETE FROM marks WHERE at < $1::double precision AND until < $2::double precision;
+
 -- ---------------------------------------------------------------- for readers
+
+-- name: history
+SELECT
+  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
+  failed, given_up, queued, latency, lateness
+FROM history WHERE step_s = $1::bigint AND at > $2::bigint AND at < $3::bigint
+ORDER BY at, session;
+
+-- Those of a span, and all that were under way when it began. Of pauses, resumptions and starts, the
+-- last before it: they say whether the crawl was paused.
+-- name: marks
+SELECT
+  session, number, at, until, lasting, kind, reason, sentence, actor, via
+FROM marks
+WHERE at < $1::double precision AND (until >= $2::double precision OR at = (
+  SELECT max(at) FROM marks
+  WHERE at < $3::double precision AND kind IN ('pause', 'resume', 'start')
+))
+ORDER BY at, session, number;
 
 -- The number of URLs is exact until there are very many.
 -- name: sizes

@@ -15,13 +15,14 @@ from tests.storage.conftest import server_location
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
 OLD_TABLES = (
-    "DROP TABLE data; DROP VIEW hosts; ALTER TABLE slots DROP COLUMN backoff_status;"
+    "DROP TABLE data; DROP TABLE history; DROP TABLE marks; DROP VIEW hosts;"
+    " ALTER TABLE slots DROP COLUMN backoff_status;"
     " CREATE VIEW hosts AS SELECT name AS host FROM slots; UPDATE crawl SET version = 1"
 )
 COLUMNS = (
     "SELECT array_agg(column_name || ' ' || data_type || ' ' || is_nullable"
-    " ORDER BY ordinal_position)::text FROM information_schema.columns"
-    " WHERE table_schema = current_schema() AND table_name = 'data'"
+    " ORDER BY table_name, ordinal_position)::text FROM information_schema.columns"
+    " WHERE table_schema = current_schema() AND table_name IN ('data', 'history', 'marks')"
 )
 
 

@@ -90,15 +90,17 @@ def test_a_database_of_the_version_before_is_brought_up_to_date(
 
 
 def test_a_database_of_version_12_gets_what_was_added_since(path: Path) -> None:
-    new = execute(path, "SELECT sql FROM sqlite_schema WHERE name = 'data'")
-    execute(path, "DROP TABLE data")
+    added = "SELECT sql FROM sqlite_schema WHERE name IN ('data', 'history', 'marks') ORDER BY name"
+    new = execute(path, added)
+    for table in ("data", "history", "marks"):
+        execute(path, f"DROP TABLE {table}")
     execute(path, "DROP VIEW hosts")
     execute(path, "ALTER TABLE slots DROP COLUMN backoff_status")
     execute(path, "CREATE VIEW hosts AS SELECT name AS host FROM slots")
     execute(path, "PRAGMA user_version = 12")
     vacuum(path)
     assert version_of(path) == schema.SCHEMA_VERSION
-    assert execute(path, "SELECT sql FROM sqlite_schema WHERE name = 'data'") == new
+    assert execute(path, added) == new
     assert execute(path, "SELECT count(backoff_status) FROM hosts") == [(0,)]
     assert check(path) == []
 

@@ -1,0 +1,142 @@
+"""The history of a crawl in its database: written once a minute, and folded as it ages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+
+import msgspec
+from msgspec import structs
+
+from storage.engine.statements import Statements, Value, Values
+from storage.engine.writer import Writer
+from storage.history import (
+    FOLDED_AT_ONCE,
+    HOUR_S,
+    HOURS_KEPT_S,
+    MARKS_MAX,
+    MINUTE_ROWS_MAX,
+    MINUTE_S,
+    MINUTES_KEPT_S,
+    History,
+    HistoryCounts,
+    Mark,
+    MarkKind,
+    together,
+)
+
+_KINDS: Final = frozenset(MarkKind)
+_histogram: Final = msgspec.json.Decoder(dict[int, int])
+
+
+def put_history(
+    writer: Writer, session: int, counts: Sequence[HistoryCounts], marks: Sequence[Mark]
+) -> None:
+    """Write steps and marks, in place of what was written of them before; then fold old minutes,
+    some at a time, and delete what is too old."""
+    sql, now_s = writer.sql, int(writer.at.wall_s)
+    sql.many("put_history", [_of_counts(one) for one in counts])
+    sql.many("put_marks", [_of_mark(one) for one in marks])
+    _fold(sql, session, now_s)
+    sql.run("drop_history", HOUR_S, now_s - HOURS_KEPT_S)
+    before_s = max(float(now_s - HOURS_KEPT_S), _first(sql.row("marks_excess", MARKS_MAX)))
+    sql.run("drop_marks", before_s, before_s)
+
+
+def _fold(sql: Statements, session: int, now_s: int) -> None:
+    """Fold minutes of hours that are over into rows of this session."""
+    before_s = (now_s - MINUTES_KEPT_S) // HOUR_S * HOUR_S
+    excess_s = int(_first(sql.row("history_excess", MINUTE_S, MINUTE_ROWS_MAX)))
+    found = sql.rows("fold_history", MINUTE_S, max(before_s, excess_s), FOLDED_AT_ONCE)
+    minutes = sorted((_counts(row) for row in found), key=lambda one: one.at)
+    hours: list[HistoryCounts] = []
+    for hour, some in groupby(minutes, key=lambda one: one.at // HOUR_S * HOUR_S):
+        folded = together(some, at=hour, step_s=HOUR_S, session=session)
+        row = sql.row("history_of_hour", HOUR_S, hour, session)
+        if row is not None:  # the begin of the same hour
+            earlier = _counts(row)
+            both = together([earlier, folded], at=hour, step_s=HOUR_S, session=session)
+            folded = structs.replace(
+                both,
+                observed_s=min(float(HOUR_S), earlier.observed_s + folded.observed_s),
+                queued=folded.queued,
+            )
+        hours.append(folded)
+    sql.many("put_history", [_of_counts(one) for one in hours])
+
+
+def read_history(sql: Statements, *, from_s: float, to_s: float) -> History:
+    """The steps and the marks of a span of time."""
+    rows = [
+        row
+        for step_s in (HOUR_S, MINUTE_S)
+        for row in sql.rows("history", step_s, int(from_s) - step_s, int(to_s) + 1)
+    ]
+    counts = sorted((_counts(row) for row in rows), key=lambda one: (one.at, one.session))
+    marks = [_mark(row) for row in sql.rows("marks", to_s, from_s, from_s) if row[5] in _KINDS]
+    return History(counts=counts, marks=marks)
+
+
+def _of_counts(one: HistoryCounts) -> Values:
+    numbers: list[Value] = [getattr(one, name) for name in _NUMBERS]
+    first: Values = (one.step_s, one.at, one.session, one.observed_s)
+    return (*first, *numbers, _text(one.latency), _text(one.lateness))
+
+
+def _text(histogram: object) -> str:
+    return msgspec.json.encode(histogram).decode()
+
+
+def _counts(row: Values) -> HistoryCounts:
+    step_s, at, session, observed_s, *numbers, latency, lateness = row
+    return HistoryCounts(
+        **dict(zip(_NUMBERS, map(_int, numbers), strict=True)),
+        at=_int(at),
+        step_s=_int(step_s),
+        session=_int(session),
+        observed_s=_float(observed_s),
+        latency=_histogram.decode(str(latency)),
+        lateness=_histogram.decode(str(lateness)),
+    )
+
+
+_NUMBERS: Final = (
+    "success", "redirects", "client_errors", "server_errors", "unanswered", "failed", "given_up",
+    "queued",
+)  # fmt: skip
+
+
+def _of_mark(one: Mark) -> Values:
+    texts = (one.kind.value, one.reason, one.sentence, one.actor, one.via)
+    shown = (text.encode("utf-8", "replace").decode() for text in texts)
+    return (one.session, one.number, one.at, one.until, int(one.lasting), *shown)
+
+
+def _mark(row: Values) -> Mark:
+    session, number, at, until, lasting, kind, *texts = row
+    reason, sentence, actor, via = map(str, texts)
+    return Mark(
+        session=_int(session),
+        number=_int(number),
+        kind=MarkKind(str(kind)),
+        at=_float(at),
+        until=_float(until),
+        lasting=bool(lasting),
+        reason=reason,
+        sentence=sentence,
+        actor=actor,
+        via=via,
+    )
+
+
+def _first(row: Values | None) -> float:
+    return 0.0 if row is None else _float(row[0])
+
+
+def _int(value: Value) -> int:
+    return int(value) if isinstance(value, int | float) else 0
+
+
+def _float(value: Value) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,118 @@
+"""The history of a crawl as it crosses the `Store` protocol: what was counted in each minute, and
+marks for what happened to the crawl itself."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from msgspec import Struct, field
+
+from storage.log_histogram import Histogram, added
+
+MINUTE_S: Final = 60
+HOUR_S: Final = 3_600
+MINUTES_KEPT_S: Final = 48 * HOUR_S  # then they are folded into hours
+HOURS_KEPT_S: Final = 90 * 24 * HOUR_S  # so are marks
+# Further bounds, which only many workers or very many restarts reach.
+MINUTE_ROWS_MAX: Final = 100_000
+MARKS_MAX: Final = 10_000
+FOLDED_AT_ONCE: Final = 600  # rows, in one transaction
+
+
+class HistoryCounts(Struct, frozen=True, kw_only=True):
+    """What one session counted in one step.
+
+    at: its begin, Unix seconds, a multiple of `step_s` (MINUTE_S, or HOUR_S once it is folded).
+    session: who counted it; of a folded one, who folded it. observed_s: how long a crawl ran in it.
+    success, redirects, client_errors, server_errors: responses by class (2xx to 5xx), those for a
+    robots.txt or a sitemap included. unanswered: requests without a usable response.
+    failed, given_up: URLs that failed, and those of them that failed together with their origin.
+    queued: URLs of the whole crawl at the end of the step.
+    latency, lateness: histograms of the seconds until the response header, and of those that a
+    request began after its host's delay was over.
+    """
+
+    at: int
+    step_s: int = MINUTE_S
+    session: int = 0
+    observed_s: float = 0.0
+    success: int = 0
+    redirects: int = 0
+    client_errors: int = 0
+    server_errors: int = 0
+    unanswered: int = 0
+    failed: int = 0
+    given_up: int = 0
+    queued: int = 0
+    latency: Histogram = field(default_factory=dict)
+    lateness: Histogram = field(default_factory=dict)
+
+
+class MarkKind(enum.StrEnum):
+    """What happened to the crawl."""
+
+    START = "start"  # of a process
+    STOP = "stop"
+    RELOAD = "reload"  # of the config
+    PAUSE = "pause"  # of the whole crawl, by an operator
+    RESUME = "resume"
+    HOLD = "hold"  # a problem of the crawler's own machine or network
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    """One event in the life of a crawl. `session` and `number` name it.
+
+    at: Unix seconds. until: of a hold, when it ended; of a start and of a hold that lasts, up to
+    when it is known to have lasted; otherwise `at`. lasting: a hold that had not ended by then.
+    reason, sentence: of a hold; of a reload, what it changed; of a start, `paused` if the crawl
+    was. actor: who gave the command, `via` which way ("page", "api", "socket", "signal"); "" where
+    nobody did.
+    """
+
+    session: int
+    number: int
+    kind: MarkKind
+    at: float
+    until: float
+    lasting: bool = False
+    reason: str = ""
+    sentence: str = ""
+    actor: str = ""
+    via: str = ""
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """Counts by their begin, and marks by their time."""
+
+    counts: Sequence[HistoryCounts]
+    marks: Sequence[Mark]
+
+
+def together(
+    counts: Iterable[HistoryCounts], *, at: int, step_s: int, session: int = 0
+) -> HistoryCounts:
+    """The sum of counts, as one step. Sessions that crawled in the same minute saw the same queue,
+    and what they observed is the same time."""
+    rows = sorted(counts, key=attrgetter("at"))
+    moments = [list(some) for _, some in groupby(rows, key=attrgetter("at"))]
+    observed_s = sum(max(one.observed_s for one in some) for some in moments)
+    return HistoryCounts(
+        at=at,
+        step_s=step_s,
+        session=session,
+        observed_s=min(float(step_s), observed_s),
+        success=sum(one.success for one in rows),
+        redirects=sum(one.redirects for one in rows),
+        client_errors=sum(one.client_errors for one in rows),
+        server_errors=sum(one.server_errors for one in rows),
+        unanswered=sum(one.unanswered for one in rows),
+        failed=sum(one.failed for one in rows),
+        given_up=sum(one.given_up for one in rows),
+        queued=max((one.queued for one in moments[-1]), default=0) if moments else 0,
+        latency=added(one.latency for one in rows),
+        lateness=added(one.lateness for one in rows),
+    )
