@@ -67,7 +67,11 @@ _LINES: Final = re.compile(
 # Another scheme, recognised without the parser.
 _FOREIGN: Final = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*+:", re.IGNORECASE)
 
-_UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_UNRESERVED: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+# The escapes of these, with digits in upper and in lower case (there is at most one letter).
+_DECODED: Final = {
+    escape: char for char in _UNRESERVED for escape in (f"%{ord(char):02X}", f"%{ord(char):02x}")
+}
 # Escapes that are not canonical yet: with a digit in lower case, or of an unreserved character. The
 # others are excluded here, because a call for each would dominate the cost of a long URL.
 _PERCENT: Final = re.compile(
@@ -206,8 +210,8 @@ def _finish(url: str) -> str | None:
 
 def _settle_escape(found: re.Match[str]) -> str:
     escape = found[0]
-    char = chr(int(found[1], 16))
-    if char not in _UNRESERVED:
+    char = _DECODED.get(escape)
+    if char is None:
         return escape.upper()
     # After a stray "%", a decoded digit would complete another escape ("%2%35" is not "%25").
     text, at = found.string, found.start()
