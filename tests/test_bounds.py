@@ -361,6 +361,10 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         REFUSED,
         f"{CRAWLER}config/test_seed_files.py::test_a_device_is_not_a_seed_file",
     ),
+    "crawler/daemon/monitoring/access_log.py:EVENTS_MAX": (
+        "the number of the others is in a line of the log (`others`)",
+        f"{CRAWLER}daemon/http/test_no_secret_leaks.py::test_wrong_tokens_are_counted_for_each_address",
+    ),
     "crawler/daemon/monitoring/event_stream.py:QUEUE_MAX": (
         "the stream ends, and its reader connects again",
         f"{CRAWLER}daemon/http/test_sse.py::test_a_listener_that_is_too_slow_is_let_go",

@@ -12,11 +12,11 @@ from typing import Any, Final, TypeVar, cast
 from aiohttp import web
 
 from crawler.clock import Clock, Timer
+from crawler.daemon.request_handler import MalformedLog, RequestFactory, RequestHandler
 
 _T = TypeVar("_T")
 
 CONNECTIONS_MAX: Final = 256  # room for 64 listeners and the pages of some browsers
-HEADER_S: Final = 60.0  # for a request header to arrive, on an idle connection as well
 # A connection is closed if its client reads none of the pending data in this time. TCP itself waits
 # forever for a peer that acknowledges but does not read.
 STALLED_S: Final = 20.0
@@ -25,19 +25,21 @@ SHUTDOWN_S: Final = 2.0  # for pending responses at the end
 
 
 @contextlib.asynccontextmanager
-async def serving(app: web.Application, clock: Clock) -> AsyncIterator[Connections]:
+async def serving(
+    app: web.Application, clock: Clock, malformed: MalformedLog | None = None
+) -> AsyncIterator[Connections]:
     """The protocol factory of an application, for the caller's listening socket. When the block
-    ends, pending responses have SHUTDOWN_S; the caller closes its socket."""
+    ends, pending responses have SHUTDOWN_S; the caller closes its socket. malformed: where requests
+    that are not valid HTTP are recorded."""
     runner = web.AppRunner(
         app,
         access_log=None,
         handle_signals=False,
         shutdown_timeout=SHUTDOWN_S,
-        keepalive_timeout=HEADER_S,
     )
     await runner.setup()
     assert runner.server is not None
-    connections = Connections(runner.server, clock)
+    connections = Connections(runner.server, clock, malformed)
     try:
         yield connections
     finally:
@@ -54,14 +56,18 @@ class Connections:
     all are authorized, the new one is closed.
     """
 
-    def __init__(self, server: web.Server, clock: Clock) -> None:
+    def __init__(
+        self, server: web.Server, clock: Clock, malformed: MalformedLog | None = None
+    ) -> None:
+        server.request_factory = RequestFactory(server)
         self._server = server
+        self._malformed = malformed
         self._clock = clock
         self._open: dict[ServerConnection, None] = {}  # in the order they were opened
         self._timer: Timer | None = None
 
     def __call__(self) -> asyncio.BaseProtocol:
-        return ServerConnection(self, self._server())
+        return ServerConnection(self, RequestHandler(self._server, self._malformed))
 
     def __len__(self) -> int:
         return len(self._open)
@@ -111,7 +117,7 @@ class ServerConnection(asyncio.Protocol):
     """One connection; everything is passed to aiohttp's handler. `authorized`: a request on it
     passed the guards."""
 
-    def __init__(self, connections: Connections, handler: asyncio.Protocol) -> None:
+    def __init__(self, connections: Connections, handler: RequestHandler) -> None:
         self._connections = connections
         self._handler = handler
         self._transport: asyncio.Transport | None = None
@@ -127,6 +133,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop does not subclass it
         address = transport.get_extra_info("peername")
         self.peer = peer_of(str(address[0]) if isinstance(address, tuple) else "")
+        self._handler.peer = self.peer
         self._handler.connection_made(transport)
         self._connections.opened(self)
 
@@ -139,8 +146,8 @@ class ServerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._handler.data_received(data)
 
-    def eof_received(self) -> bool | None:
-        return self._handler.eof_received()
+    def eof_received(self) -> None:
+        self._handler.eof_received()
 
     def pause_writing(self) -> None:
         self._handler.pause_writing()

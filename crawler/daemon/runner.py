@@ -18,7 +18,7 @@ from crawler.daemon import unix_socket
 from crawler.daemon.actor import acting, by_signal
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.connections import serving
-from crawler.daemon.http.accounts import accounts_of, token_file
+from crawler.daemon.http.accounts import Account, accounts_of, read_tokens, token_file
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.event_log import EventLog, LogFile, OutcomeLog
 from crawler.daemon.monitoring.liveness import LivenessReporter
@@ -89,7 +89,11 @@ class Daemon:
         self._worker = worker
         self._leads = worker is None or worker.leads
         self._announce = announce
-        self._http = settings_of(config) if self._leads else HttpSettings()
+        self._http = HttpSettings()
+        if self._leads:
+            tokens = read_tokens(config)
+            self.log.hide(one.text for one in tokens)
+            self._http = settings_of(config, accounts_of(tokens))
         self._notify = notify
         self._cut_short = False
         self._starting: asyncio.Task[Any] | None = None  # until the crawl runs
@@ -260,7 +264,7 @@ class Daemon:
         section = self.config.daemon
         app = application(operations, self._http, monitor)
         host, port = section.listens_on
-        async with serving(app, monitor.clock) as connections:
+        async with serving(app, monitor.clock, monitor.access) as connections:
             try:
                 server = await asyncio.get_running_loop().create_server(
                     connections, host, port, backlog=unix_socket.BACKLOG
@@ -318,11 +322,11 @@ def _log_file(config: Config) -> LogFile:
         raise ConfigError(f"{place}: daemon.log: {why}") from None
 
 
-def settings_of(config: Config) -> HttpSettings:
-    """The HTTP settings of the config, with the tokens read. Raises ConfigError."""
+def settings_of(config: Config, accounts: tuple[Account, ...]) -> HttpSettings:
+    """The HTTP settings of the config."""
     section = config.daemon
     return HttpSettings(
-        accounts=accounts_of(config),
+        accounts=accounts,
         trusted_proxies=section.trusted_proxies,
         hosts=section.hosts,
         listen=section.listens_on[0],

@@ -58,7 +58,7 @@ def application(
 ) -> web.Application:
     """The complete application: API, metrics and pages."""
     renderer = Renderer(monitor.clock)
-    app = build(operations, settings, renderer, clock=monitor.clock)
+    app = build(operations, settings, renderer, clock=monitor.clock, access=monitor.access)
 
     async def metrics(_request: web.Request) -> web.StreamResponse:
         measures = None if operations.shared is None else await operations.shared.measures()

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -69,7 +69,20 @@ def matching(accounts: Sequence[Account], given: str) -> Account | None:
     return found
 
 
-def accounts_of(config: Config) -> tuple[Account, ...]:
+class Token(Struct, frozen=True):
+    """A token as it was read."""
+
+    name: str
+    role: Role
+    text: str
+
+
+def accounts_of(tokens: Iterable[Token]) -> tuple[Account, ...]:
+    """The accounts of tokens, which do not hold them."""
+    return tuple(account(one.name, one.text, one.role) for one in tokens)
+
+
+def read_tokens(config: Config) -> tuple[Token, ...]:
     """Read the tokens of the config; where one is needed and none is given, the one generated at
     the first start. () if none is needed. Raises ConfigError."""
     section, place = config.daemon, config.given.place
@@ -79,7 +92,7 @@ def accounts_of(config: Config) -> tuple[Account, ...]:
         (name, one, Role.READ, "daemon.read_tokens") for name, one in section.read_tokens.items()
     ]
     beyond_loopback = not is_loopback(section.listens_on[0])
-    found: dict[bytes, Account] = {}
+    found: dict[str, Token] = {}
     for name, source, role, key in sources:
         try:
             token = _read(source)
@@ -87,14 +100,12 @@ def accounts_of(config: Config) -> tuple[Account, ...]:
             raise ConfigError(f"{place(key)}: {key}: {error}") from None
         if beyond_loopback and (why := weakness(token)):
             raise ConfigError(f"{place(key)}: {key}: the token “{name}” {why}; {_HOW}")
-        made = account(name, token, role)
-        if made.digest in found:
-            other = found[made.digest].name
+        if token in found:
+            other = found[token].name
             raise ConfigError(f"{place(key)}: {key}: “{name}” and “{other}” are the same token")
-        found[made.digest] = made
+        found[token] = Token(name, role, token)
     if not found and beyond_loopback:
-        token = _generated(token_file(config))
-        return (account(DEFAULT, token),)
+        return (Token(DEFAULT, Role.STEER, _generated(token_file(config))),)
     return tuple(found.values())
 
 

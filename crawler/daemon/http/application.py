@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 from urllib.parse import quote
 
@@ -14,20 +14,21 @@ from crawler.daemon import problem as problems
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.connections import while_connected
 from crawler.daemon.http import openapi
-from crawler.daemon.http.bodies import as_json, in_time, json_body
+from crawler.daemon.http.bodies import as_json, form_fields, json_body
 from crawler.daemon.http.caller_routes import add_caller_routes
-from crawler.daemon.http.commands import answered
+from crawler.daemon.http.commands import answered, route_of
 from crawler.daemon.http.guards import HEADERS, Guards, HttpSettings, cookie_name
 from crawler.daemon.http.routes import ROUTES, Route
 from crawler.daemon.http.sse import events
+from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.problem import Problem
+from crawler.daemon.request_handler import CLIENT_ERRORS
 from crawler.daemon.responses import Liveness
 from storage.store import StoreError
 
 BODY_BYTES_MAX = 4_000_000  # 10,000 seeds, or a robots.txt of 500 KiB in JSON
 FORM_BYTES_MAX = 10_000  # of the login form, which needs no token
 UNAVAILABLE_S = 5.0  # before a request is repeated that the database could not answer
-FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 OPERATIONS = web.AppKey("operations", Operations)
 GUARDS = web.AppKey("guards", Guards)
@@ -57,17 +58,23 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def build(
-    operations: Operations, settings: HttpSettings, pages: ErrorPages, *, clock: Clock
+    operations: Operations,
+    settings: HttpSettings,
+    pages: ErrorPages,
+    *,
+    clock: Clock,
+    access: AccessLog | None = None,
 ) -> web.Application:
     """The application: JSON under /api, /healthz, /login and /logout.
 
     Further routes may be added with `app.router`; the same guards apply. Forms need no CSRF token,
     because Origin, Sec-Fetch-Site and a SameSite cookie are checked. A `Problem` that a handler
-    raises becomes JSON; outside of /api, HTML for clients that accept it.
+    raises becomes JSON; outside of /api, HTML for clients that accept it. access: where refused
+    requests are logged.
     """
     app = web.Application(middlewares=[_errors, _guard, _act], client_max_size=BODY_BYTES_MAX)
     app[OPERATIONS] = operations
-    app[GUARDS] = Guards(settings, clock)
+    app[GUARDS] = Guards(settings, clock, access)
     app[PAGES] = pages
     app.on_response_prepare.append(_add_headers)
     app.router.add_get("/healthz", _healthz)
@@ -137,10 +144,14 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except StoreError as error:  # which the crawl meets and reports, too
         unavailable = Problem(503, str(error), retry_after_s=UNAVAILABLE_S)
         return _problem_response(request, unavailable)
+    except CLIENT_ERRORS as error:
+        guards = request.app[GUARDS]
+        guards.access.malformed(guards.client_of(request), type(error).__name__)
+        return _problem_response(request, Problem(400, "the body is not valid HTTP", field="body"))
     except ConnectionError:  # the client is gone: nobody reads this
         return web.Response(status=400)
     except Exception:  # noqa: BLE001 - one request that fails must not end the crawl
-        _log.exception("a request failed: %s %s", request.method, request.path)
+        _log.exception("a request failed: %s", route_of(request) or "an unknown page")
         return _problem_response(
             request, Problem(500, "the daemon failed to answer; its log says why")
         )
@@ -180,8 +191,7 @@ async def _act(request: web.Request, handler: Handler) -> web.StreamResponse:
         guards.check_role(request)
         return await handler(request)
 
-    stream = request.app[OPERATIONS].stream
-    return await answered(request, permitted, stream, local=guards.settings.local)
+    return await answered(request, permitted, guards.access, local=guards.settings.local)
 
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
@@ -213,21 +223,17 @@ async def _login_form(request: web.Request) -> web.StreamResponse:
 
 async def _login(request: web.Request) -> web.StreamResponse:
     """Exchange the token for a session cookie, which the browser drops when it is closed."""
-    if request.content_type != FORM_TYPE:
-        raise Problem(415, f"the form must be {FORM_TYPE}", field="Content-Type")
     if request.content_length is None:
         raise Problem(
             411, "the form must be sent with a Content-Length header", field="Content-Length"
         )
     if request.content_length > FORM_BYTES_MAX:
         raise Problem(413, f"the form is longer than {FORM_BYTES_MAX:,} bytes", field="body")
-    async with in_time():
-        form: Mapping[str, object] = await request.post()
-    token, onward = form.get("token"), form.get("next", "/")
-    onward = _next(onward if isinstance(onward, str) else "/")
+    form = await form_fields(request)
+    token, onward = form.get("token", ""), _next(form.get("next", "/"))
     guards = request.app[GUARDS]
     try:
-        found = guards.account_of(token.strip() if isinstance(token, str) else "", request)
+        found = guards.account_of(token.strip(), request)
     except Problem as problem:
         if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
             raise

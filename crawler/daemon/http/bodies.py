@@ -10,11 +10,13 @@ from typing import Final
 
 import msgspec
 from aiohttp import hdrs, web
+from multidict import MultiDict
 
 from crawler.daemon.problem import Problem
 
 BODY_S = 30.0
 JSON_TYPE: Final = "application/json"
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 
 async def json_body(request: web.Request) -> bytes:
@@ -38,6 +40,18 @@ async def in_time() -> AsyncIterator[None]:
     except TimeoutError:
         sentence = f"the body did not arrive within {BODY_S:.0f} s"
         raise Problem(408, sentence, field="body") from None
+
+
+async def form_fields(request: web.Request) -> MultiDict[str]:
+    """The text fields of a form. Raises Problem if it cannot be read."""
+    if request.content_type != FORM_TYPE and request.can_read_body:
+        raise Problem(415, f"the form must be {FORM_TYPE}", field="Content-Type")
+    try:
+        async with in_time():
+            posted = await request.post()
+    except (LookupError, ValueError):  # an unknown charset; bytes that are not of it
+        raise Problem(400, "the form cannot be read", field="body") from None
+    return MultiDict((key, value) for key, value in posted.items() if isinstance(value, str))
 
 
 def as_json(value: object, *, status: int = 200, content_type: str = JSON_TYPE) -> web.Response:

@@ -6,12 +6,15 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
+from crawler.config.secrets import HIDDEN
 from crawler.daemon.actor import API, PAGE, Actor, acting, behind_socket
-from crawler.daemon.monitoring.event_stream import EventStream
+from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.problem import Problem
 from storage.store import StoreError
+
+CREDENTIAL_CHARS: Final = 8  # shorter strings may be part of our own words
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -47,10 +50,10 @@ def actor_of(request: web.Request, *, local: bool) -> Actor:
 
 
 async def answered(
-    request: web.Request, handler: Handler, stream: EventStream, *, local: bool
+    request: web.Request, handler: Handler, access: AccessLog, *, local: bool
 ) -> web.StreamResponse:
     """Run a handler for whoever sent the request. A command that is refused or fails is logged to
-    `stream`."""
+    `access`."""
     with acting(actor_of(request, local=local)):
         if not is_command(request):
             return await handler(request)
@@ -71,7 +74,24 @@ async def answered(
             raise
         finally:
             if why := why or request.get(REFUSAL, ""):
-                stream.refused(_name(request.path), why)
+                access.refused(_name(route_of(request)), _without_credentials(request, why))
+
+
+def route_of(request: web.Request) -> str:
+    """The route of a request, without anything that the client wrote: "" if there is none."""
+    resource = request.match_info.route.resource
+    if resource is None or resource.canonical.startswith("/{tail"):
+        return ""
+    return resource.canonical
+
+
+def _without_credentials(request: web.Request, why: str) -> str:
+    """A refusal may quote what was sent, even a token or the name of a session."""
+    given = [*request.cookies.values(), *request.headers.get(hdrs.AUTHORIZATION, "").split(" ", 1)]
+    for one in given:
+        if len(one) >= CREDENTIAL_CHARS:
+            why = why.replace(one, HIDDEN)
+    return why
 
 
 def _name(path: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -13,9 +12,9 @@ from aiohttp import hdrs, web
 from crawler.clock import Clock
 from crawler.daemon import connections
 from crawler.daemon.http.accounts import DEFAULT, LOCAL, Account, account, matching
-from crawler.daemon.http.commands import ACTOR_NAME, ACTOR_PEER
+from crawler.daemon.http.commands import ACTOR_NAME, ACTOR_PEER, route_of
 from crawler.daemon.http.sessions import FAILURES, FAILURES_PER_S, RateLimiter, Sessions
-from crawler.daemon.monitoring.event_log import EVENT
+from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.problem import Problem
 from policies.address import is_loopback
 
@@ -27,7 +26,6 @@ STREAMS_MAX = 64  # listeners to /api/events in total
 STREAMS_OF_PEER_MAX = 16
 WITHOUT_ROLE: Final = frozenset({"/login", "/logout"})
 ACCOUNT: Final = web.RequestKey("account", Account)
-_log = logging.getLogger("courtly.http")
 
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 SAFE_METHODS: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
@@ -74,8 +72,11 @@ class HttpSettings:
 class Guards:
     """Raises Problem for requests that must not be served."""
 
-    def __init__(self, settings: HttpSettings, clock: Clock) -> None:
+    def __init__(
+        self, settings: HttpSettings, clock: Clock, access: AccessLog | None = None
+    ) -> None:
         self.settings = settings
+        self.access = access or AccessLog(clock)
         self._accounts = settings.all_accounts
         self.sessions = Sessions(clock) if self._accounts else None
         self._proxies = [ipaddress.ip_network(one) for one in settings.trusted_proxies]
@@ -199,8 +200,7 @@ class Guards:
                 429, "too many failed login attempts", field="token", retry_after_s=wait_s
             )
         self._guesses.spend(peer)
-        event = {"event": "unauthorized", "values": {"from": peer, "path": request.path[:200]}}
-        _log.warning("wrong token", extra={EVENT: event})
+        self.access.unauthorized(peer, route_of(request))
         raise Problem(401, "wrong token", field="token")
 
     def may_stay(self, request: web.Request) -> bool:

@@ -7,13 +7,13 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from crawler.config.secrets import redact
+from crawler.config.secrets import HIDDEN, redact
 from crawler.config.sections import LogLevel
 from crawler.explain.formatting import json_printable
 from crawler.observer import Contacted, Observer
@@ -106,7 +106,7 @@ def _open(path: Path, mode: int) -> int:
     return fd
 
 
-EVENT: Final = "courtly_event"  # of a log record: its event and values, in place of `library`
+HIDDEN_CHARS: Final = 8
 MALFORMED_A_MINUTE: Final = 60  # malformed requests to the daemon that are logged
 # Without local variables, which may hold pages and secrets.
 _TRACEBACKS: Final = structlog.processors.ExceptionRenderer(
@@ -123,8 +123,9 @@ class EventLog:
     def __init__(self, file: LogFile, level: LogLevel, *, worker: int | None = None) -> None:
         self.file = file
         self._always: Mapping[str, object] = {} if worker is None else {"worker": worker}
+        self._lines = _LineWriter(file)
         self._logger = structlog.wrap_logger(
-            _LineWriter(file),
+            self._lines,
             processors=[
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
@@ -135,6 +136,13 @@ class EventLog:
             wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         )
         self.level = level
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Write HIDDEN in place of these strings from now on, wherever they occur. Strings shorter
+        than HIDDEN_CHARS are kept: they may be part of other words."""
+        self._lines.hidden = tuple(
+            json.dumps(one, ensure_ascii=False)[1:-1] for one in secrets if len(one) >= HIDDEN_CHARS
+        )
 
     def event(self, level: LogLevel, name: str, **values: object) -> None:
         if LEVELS[level] >= LEVELS[self.level]:
@@ -150,8 +158,11 @@ class _LineWriter:
 
     def __init__(self, file: LogFile) -> None:
         self._file = file
+        self.hidden: tuple[str, ...] = ()  # as they are in JSON
 
     def msg(self, line: str) -> None:
+        for secret in self.hidden:
+            line = line.replace(secret, HIDDEN)
         self._file.write(line)
 
     debug = info = warning = error = critical = log = msg
@@ -173,9 +184,6 @@ class _LibraryHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         level = LogLevel.ERROR if record.levelno >= logging.ERROR else LogLevel.WARNING
-        if (made := getattr(record, EVENT, None)) is not None:  # one of our own
-            self._log.event(level, made["event"], **made["values"])
-            return
         message = redact(record.getMessage())
         values: dict[str, object] = {"logger": record.name, "message": message}
         error = record.exc_info[1] if record.exc_info else None

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from crawler.daemon.monitoring.event_log import EventLog
 
 QUEUE_MAX = 256  # events waiting for one listener; a slower listener is disconnected
-WHY_SHOWN = 500  # characters of a refusal, which may quote what was sent
 EVENTS_PER_S_MAX = 50  # contacts sent in a second; a page shows some, not hundreds
 
 
@@ -97,12 +96,6 @@ class EventStream(Observer):
         if self._log is not None:
             self._log.event(LogLevel.INFO, "steered", **data, **logged_actor())
         self.send("change", data)
-
-    def refused(self, what: str, why: str) -> None:
-        """Log a command that was refused or failed, and whose."""
-        if self._log is not None:
-            shown = why if len(why) <= WHY_SHOWN else f"{why[:WHY_SHOWN]}…"
-            self._log.event(LogLevel.WARNING, "refused", what=what, why=shown, **logged_actor())
 
     def send(self, kind: str, data: Mapping[str, object]) -> None:
         if self._listeners:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
+from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.metrics import Metrics
@@ -38,6 +39,7 @@ class Monitor:
         self.recent = RecentContacts()
         self.series = Series()
         self.stream = EventStream(clock, log)
+        self.access = AccessLog(clock, log)
         self._log = log
 
     @property
@@ -56,6 +58,7 @@ class Monitor:
                 yield
             finally:
                 self.stream.close()
+                self.access.flush()
                 task.cancel()
 
     async def _sample_forever(self, control: Control, shared: SharedStore | None) -> None:

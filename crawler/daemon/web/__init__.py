@@ -27,8 +27,8 @@ def add_pages(
     hosts, tester = HostPages(context), TesterPage(context)
     host_forms, downloads = HostForms(context), HostDownloads(context)
 
-    async def missing(request: web.Request) -> web.StreamResponse:
-        raise Problem(404, f"There is no page at {request.path[:200]}.")
+    async def missing(_request: web.Request) -> web.StreamResponse:
+        raise Problem(404, "There is no such page.")
 
     app.add_routes(
         [

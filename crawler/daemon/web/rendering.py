@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from crawler.clock import Clock
 from crawler.daemon.api.operations import Operations
+from crawler.daemon.http.bodies import form_fields
 from crawler.daemon.http.guards import ACCOUNT
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.problem import Problem
@@ -180,8 +181,8 @@ class PageHandlers:
 
 
 async def form_of(request: web.Request) -> dict[str, str]:
-    """The text fields of a posted form."""
-    return {key: value for key, value in (await request.post()).items() if isinstance(value, str)}
+    """The text fields of a posted form. Raises Problem."""
+    return dict(await form_fields(request))
 
 
 def number_in(form: Mapping[str, str], name: str) -> float:

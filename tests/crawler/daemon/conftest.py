@@ -85,6 +85,7 @@ class Daemon:
     port: int
     app: web.Application
     connections: Connections
+    monitor: Monitor
 
     async def until(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait for a status that satisfies the condition."""
@@ -122,7 +123,7 @@ async def daemon_of(
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         assert runner.server is not None
-        connections = Connections(runner.server, monitor.clock)
+        connections = Connections(runner.server, monitor.clock, monitor.access)
         tcp = await asyncio.get_running_loop().create_server(connections, "127.0.0.1", 0)
         port = tcp.sockets[0].getsockname()[1]
         own = application(operations, HttpSettings(local=True), monitor)
@@ -147,6 +148,7 @@ async def daemon_of(
                     port,
                     app,
                     connections,
+                    monitor,
                 )
             finally:
                 monitor.stream.close()

@@ -14,12 +14,17 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from crawler.config import ConfigError, from_dict
-from crawler.daemon.http.accounts import Role, account, accounts_of, matching, weakness
+from crawler.daemon.http.accounts import Role, account, matching, read_tokens, weakness
+from crawler.daemon.http.accounts import accounts_of as accounts_with
 from crawler.daemon.http.guards import Guards, HttpSettings
 from crawler.testing import JumpClock
 
 LONG = "kQ7vX2mZp9Rt4LsW8eYb"
 OTHER = "aD3fG6hJ9kL2zX5cV8bN"
+
+
+def accounts_of(config: Any) -> Any:
+    return accounts_with(read_tokens(config))
 
 
 def config(folder: Path, **daemon: Any) -> Any:

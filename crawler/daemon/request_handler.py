@@ -1,0 +1,113 @@
+"""The protocol of one server connection: aiohttp's, which also answers what is not valid HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from aiohttp import StreamReader, hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import RawRequestMessage
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from crawler.daemon import problem as problems
+from crawler.daemon.problem import Problem
+
+KEEPALIVE_S: Final = 60.0  # of an idle connection
+# What a client has done wrong: in the header of a request, or in its body.
+CLIENT_ERRORS: Final = (HttpProcessingError, web.RequestPayloadError)
+CONTINUE: Final = "100-continue"
+# Such a request reaches no route, so no middleware adds these.
+_HEADERS: Final[Mapping[str, str]] = {
+    "Server": "courtly",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'",
+}
+
+
+class MalformedLog(Protocol):
+    """Where malformed requests are recorded."""
+
+    def malformed(self, peer: str, error: str) -> None: ...
+
+
+class RequestFactory:
+    """Makes requests from their headers, for `web.Server.request_factory`."""
+
+    def __init__(self, server: web.Server) -> None:
+        self._make = server.request_factory
+
+    def __call__(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: web.RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        return self._make(_without_expectation(message), payload, protocol, writer, task)
+
+
+def _without_expectation(message: RawRequestMessage) -> RawRequestMessage:
+    """Ignore expectations other than `100-continue` (RFC 9110, section 10.1.1, permits it): aiohttp
+    would quote them in its response, or fail to."""
+    if message.headers.get(hdrs.EXPECT, CONTINUE).lower() == CONTINUE:
+        return message
+    headers = CIMultiDict(message.headers)
+    del headers[hdrs.EXPECT]
+    return message._replace(headers=CIMultiDictProxy(headers))
+
+
+class RequestHandler(web.RequestHandler):
+    """Answers malformed requests without quoting them, in the response or in the log: what is wrong
+    may be the header with the token."""
+
+    __slots__ = ("_malformed", "peer")
+
+    def __init__(self, server: web.Server, malformed: MalformedLog | None) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=KEEPALIVE_S,
+            access_log=None,  # type: ignore[arg-type]
+        )
+        self._malformed = malformed
+        self.peer = ""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if not isinstance(exc, CLIENT_ERRORS):
+            return super().handle_error(request, status, exc, message)
+        self._record(exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("a response was sent already")
+        problem = Problem(status, "the request is not valid HTTP")
+        response = web.Response(
+            body=json.dumps(problem.body()).encode(),
+            status=status,
+            content_type=problems.CONTENT_TYPE,
+            headers=_HEADERS,
+        )
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Errors outside of a handler, such as those of a body that no handler has read."""
+        error = kw.get("exc_info")
+        if isinstance(error, CLIENT_ERRORS):
+            self._record(error)
+        else:
+            super().log_exception(*args, **kw)
+
+    def _record(self, error: BaseException) -> None:
+        if self._malformed is not None:
+            self._malformed.malformed(self.peer, type(error).__name__)
