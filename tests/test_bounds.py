@@ -369,6 +369,10 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "the stream ends, and its reader connects again",
         f"{CRAWLER}daemon/http/test_sse.py::test_a_listener_that_is_too_slow_is_let_go",
     ),
+    "crawler/daemon/webhook/delivery.py:WAITING_MAX": (
+        "`notification_lost` in the log, and `courtly_webhook_notifications_total`",
+        f"{CRAWLER}daemon/webhook/test_delivery.py::test_the_queue_is_bounded_and_what_is_lost_leaves_a_trace",
+    ),
     "storage/socket_path.py:PATH_BYTES_MAX": (
         REFUSED,
         f"{CRAWLER}daemon/test_unix_socket.py::test_a_name_that_is_too_long_is_refused",
@@ -517,6 +521,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/fetching/resolver.py:PER_FAMILY_MAX",
     ),
     PACE: (
+        "crawler/daemon/webhook/changes.py:CALM_S_MAX",
         "crawler/fetching/cookies.py:_AGE_S_MAX", "crawler/orders.py:SLOW_S_MAX",
         "policies/pacing.py:LATENCY_TERM_MAX_S", "policies/pacing.py:DELAY_S_MAX",
         "policies/retries.py:DENIALS_MAX", "policies/retries.py:BACKOFF_S_MAX",
@@ -572,6 +577,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "storage/secret_sources.py:SECRET_BYTES_MAX",
     ),
     RETRY: (
+        "crawler/daemon/webhook/delivery.py:RETRY_S_MAX",
         "crawler/cli/supervisor.py:FAILURES_MAX",
         "crawler/frontier/system_holds.py:OURS_IN_A_ROW_MAX",
         "crawler/frontier/system_holds.py:OUTAGES_MAX",

@@ -16,6 +16,7 @@ from crawler.config.sections import (
     SinkConfig,
     StorageConfig,
 )
+from crawler.config.webhook import WebhookConfig
 from policies.config_key import Key, keys_of
 from policies.pacing import PacingRules
 from policies.recrawl import RecrawlRules
@@ -35,6 +36,7 @@ SECTION_TYPES: Final[Mapping[str, type[Struct]]] = MappingProxyType(
         "network": NetworkConfig,
         "storage": StorageConfig,
         "daemon": DaemonConfig,
+        "webhook": WebhookConfig,
     }
 )
 SECTIONS: Final[Mapping[str, Keys]] = MappingProxyType(

@@ -25,6 +25,7 @@ from crawler.config.sections import (
     StorageConfig,
 )
 from crawler.config.user_agent import OWN_NAME, product_token, token_warnings
+from crawler.config.webhook import WebhookConfig
 from crawler.version import __version__
 from policies.address import is_loopback
 from policies.pacing import PacingRules, Per
@@ -71,6 +72,7 @@ class Config:
     network: NetworkConfig
     storage: StorageConfig
     daemon: DaemonConfig
+    webhook: WebhookConfig
     sinks: tuple[SinkConfig, ...]
     sites: tuple[str, ...]  # host patterns, the most specific first
     revisits: bool  # whether pages of any host are revisited

@@ -33,7 +33,7 @@ class LogLevel(enum.StrEnum):
     ERROR = "error"  # failures that need attention
 
 
-class _SectionWithSecrets(Struct, frozen=True):
+class SectionWithSecrets(Struct, frozen=True):
     """A section whose text leaves out the values that may be secret."""
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
@@ -105,7 +105,7 @@ class CrawlConfig(Struct, frozen=True, kw_only=True):
     ] = 600.0
 
 
-class FetchConfig(_SectionWithSecrets, frozen=True, kw_only=True):
+class FetchConfig(SectionWithSecrets, frozen=True, kw_only=True):
     """The `[fetch]` section."""
 
     timeout_s: Annotated[float, Key("whole request, seconds", "seconds", above=0)] = 30.0
@@ -291,7 +291,7 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         return int(self.file_mode, 8)
 
 
-class DaemonConfig(_SectionWithSecrets, frozen=True, kw_only=True):
+class DaemonConfig(SectionWithSecrets, frozen=True, kw_only=True):
     """The `[daemon]` section."""
 
     name: Annotated[

@@ -62,6 +62,7 @@ class CheckName(enum.StrEnum):
     COMMITS = "commits"  # does the database take the outcomes?
     DISK = "disk"  # is there space left, also for the log?
     WORKERS = "workers"  # do all of them renew their sessions?
+    WEBHOOK = "webhook"  # are notifications delivered?
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -130,7 +131,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     recent: of the last five minutes; run: since the start. failed, ended: URLs of the database, and
     how many of all were visited, blocked or failed. uncommitted_s: how long outcomes have waited
-    for a commit. silent: names of workers that do not renew their sessions.
+    for a commit. silent: names of workers that do not renew their sessions. undelivered: why
+    notifications do not reach the webhook, as a sentence; "": they do; None: there is no webhook.
     """
 
     state: CrawlState
@@ -145,6 +147,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     log_lines_lost: int = 0
     silent: Sequence[str] = ()
     workers: int = 0
+    undelivered: str | None = None
 
 
 def judge(seen: Evidence) -> Health:
@@ -159,6 +162,7 @@ def judge(seen: Evidence) -> Health:
         _commits(seen, held),
         _disk(seen, held),
         *((_workers(seen, held),) if seen.workers or HoldReason.LEASES_EXPIRED in held else ()),
+        *((_webhook(seen.undelivered),) if seen.undelivered is not None else ()),
     )
     worst = max((one.state for one in checks), key=lambda state: state.severity)
     return Health(state=worst, checks=checks)
@@ -301,6 +305,12 @@ def _workers(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
             name, HealthState.WARNING, f"{number} not heard of: {', '.join(seen.silent)}."
         )
     return _check(name, HealthState.OK, f"{counted(seen.workers, 'worker')} active or idle.")
+
+
+def _webhook(undelivered: str) -> Check:
+    if undelivered:
+        return _check(CheckName.WEBHOOK, HealthState.WARNING, undelivered)
+    return _check(CheckName.WEBHOOK, HealthState.OK, "Every notification was delivered.")
 
 
 def dated(now: Health, before: Health | None, at_s: float) -> Health:

@@ -27,6 +27,7 @@ from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
 from crawler.daemon.service import application, operations_of
 from crawler.daemon.supervised import EXIT, RELOAD, STOP, SupervisorChannel, WorkerNumber
+from crawler.daemon.webhook.health_webhook import HealthWebhook, target_of
 from crawler.faults import contained
 from crawler.fetching.guard import listening
 from crawler.steering.control import ReloadSource
@@ -94,6 +95,9 @@ class Daemon:
             tokens = read_tokens(config)
             self.log.hide(one.text for one in tokens)
             self._http = settings_of(config, accounts_of(tokens))
+        self._webhook = target_of(config) if self._leads else None
+        if self._webhook is not None:
+            self.log.hide(self._webhook.secrets)
         self._notify = notify
         self._cut_short = False
         self._starting: asyncio.Task[Any] | None = None  # until the crawl runs
@@ -132,6 +136,9 @@ class Daemon:
                 if self._notify.watchdog_s is not None:
                     every_s = self._notify.watchdog_s
                     tasks.append(liveness.report(opened.control, self._notify, every_s))
+                if self._webhook is not None:
+                    webhook = HealthWebhook(self._webhook, monitor, self.log)
+                    tasks.append(webhook.run(operations, opened.control, address))
                 if self._leads:
                     if not self.config.daemon.has_token and self._http.accounts:
                         self._announce(f"log in with the token in {token_file(self.config)}")

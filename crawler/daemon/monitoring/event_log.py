@@ -140,7 +140,7 @@ class EventLog:
     def hide(self, secrets: Iterable[str]) -> None:
         """Write HIDDEN in place of these strings from now on, wherever they occur. Strings shorter
         than HIDDEN_CHARS are kept: they may be part of other words."""
-        self._lines.hidden = tuple(
+        self._lines.hidden += tuple(
             json.dumps(one, ensure_ascii=False)[1:-1] for one in secrets if len(one) >= HIDDEN_CHARS
         )
 

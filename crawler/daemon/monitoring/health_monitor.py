@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class HealthMonitor(Observer):
-    """The health of one crawl. `metrics` counts what happens in it."""
+    """The health of one crawl. `metrics` counts what happens in it.
+
+    undelivered: why notifications do not reach the webhook (`Evidence.undelivered`).
+    """
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
@@ -33,6 +36,7 @@ class HealthMonitor(Observer):
         self._committed_s = clock.monotonic()
         self._waiting_s: float | None = None  # since when outcomes wait to be committed
         self._health: Health | None = None
+        self.undelivered: str | None = None
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
         self._committed_s = self._clock.monotonic()
@@ -74,6 +78,7 @@ class HealthMonitor(Observer):
                 log_lines_lost=int(self._metrics.log_lines_lost.of[()]),
                 silent=[f"{one.id} ({one.name})" for one in workers if one.silent],
                 workers=len(workers),
+                undelivered=self.undelivered,
             )
         )
         self._health = dated(found, self._health, self._clock.wall())

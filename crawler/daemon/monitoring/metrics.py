@@ -168,6 +168,15 @@ class Metrics(Observer):
         self.log_lines_lost = CounterFamily(
             "courtly_log_lines_lost", "Log lines that could not be written."
         )
+        self.notifications = CounterFamily(
+            "courtly_webhook_notifications",
+            "Notifications of changes of health: delivered, or given up (lost).",
+            "outcome",
+            initial=[("delivered",), ("lost",)],
+        )
+        self.webhook_failures = CounterFamily(
+            "courtly_webhook_failures", "Requests to the webhook that failed."
+        )
         self._holds = CounterFamily(
             "courtly_holds",
             "Times that a problem of the crawler's own machine or network put the crawl on hold.",
@@ -198,6 +207,8 @@ class Metrics(Observer):
             self._refusals,
             self._links,
             self.log_lines_lost,
+            self.notifications,
+            self.webhook_failures,
             self._holds,
         )
         self.histograms = (self._latency, self._lateness, self._commit)

@@ -48,7 +48,7 @@ def example() -> str:
     parts = [HEAD]
     for section, keys in SECTIONS.items():
         lines = [f"[{section}]", *(_line(name, key) for name, key in keys.items())]
-        parts.append((DAEMON if section == "daemon" else "") + "\n".join(lines) + "\n")
+        parts.append((DAEMON if section in ("daemon", "webhook") else "") + "\n".join(lines) + "\n")
     sink = "\n".join(_line(name, key) for name, key in SINK.items())
     parts += [SINKS + textwrap.indent(sink, "# ") + "\n", SITE]
     return "\n".join(parts)

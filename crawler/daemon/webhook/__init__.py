@@ -1,0 +1,1 @@
+"""Notifications of changes of health, sent to the webhook of the config."""
