@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
+from storage import thread_work
+
 IDLE_PASSES = 5  # consecutive idle passes of the event loop before a jump; I/O is polled in each
 START_S = 1000.0  # not 0, to expose code that uses 0 for "never"
 WALL_S = 1_700_000_000.0  # 14 November 2023, 22:13:20 UTC
@@ -25,9 +27,9 @@ class JumpClock:
     no real time.
 
     The clock does not jump while work that the loop passed to a thread is in progress
-    (`asyncio.to_thread`, `run_in_executor`, DNS lookups). It cannot see the work of other threads,
-    such as SQLite's. To wait for those, pass `grace_s`: the *real* seconds that the loop must have
-    been idle before each jump.
+    (`asyncio.to_thread`, `run_in_executor`, DNS lookups, courtly's own SQLite databases). It cannot
+    see the work of other threads and processes. To wait for those, pass `grace_s`: the *real*
+    seconds that the loop must have been idle before each jump.
     """
 
     def __init__(self, *, wall_s: float = WALL_S, grace_s: float = 0.0) -> None:
@@ -116,11 +118,12 @@ class JumpClock:
 
         New work is always queued behind this task, so the check in each pass sees it.
         """
-        ready = _ready()
+        ready, loop = _ready(), asyncio.get_running_loop()
         passes, since_s = 0, time.monotonic()
         while passes < IDLE_PASSES or time.monotonic() - since_s < self._grace_s:
-            if self._thread_work:
-                await asyncio.wait(self._thread_work, return_when=asyncio.FIRST_COMPLETED)
+            if working := [*self._thread_work, *thread_work.in_progress(loop)]:
+                if awaited := [one for one in working if not one.done()]:
+                    await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
                 passes = 0
             await asyncio.sleep(0)
             passes += 1

@@ -101,7 +101,7 @@ async def test_cancelled_at_any_step_a_request_with_a_database_leaves_no_trace(
 ) -> None:
     """Leasing a host is a transaction in a thread: no caller's cancellation cuts it in two."""
     for steps in (0, 1, 2, 3, 5, 8, 13, 40):
-        async with JumpClock(grace_s=0.01) as clock:
+        async with JumpClock() as clock:
             fetcher = FakeFetcher(clock, {})
             db = tmp_path / f"{steps}.db"
             async with open_client(
@@ -200,7 +200,7 @@ async def test_a_forgotten_host_keeps_its_clock_in_a_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(caller_lines, "HOSTS_KEPT_MAX", 2)
-    async with JumpClock(grace_s=0.01) as clock:
+    async with JumpClock() as clock:
         fetcher = FakeFetcher(clock, {})
         db = tmp_path / "x.db"
         async with open_client(CONFIG, db=db, clock=clock, fetcher=fetcher, name="test") as client:

@@ -41,7 +41,7 @@ async def test_max_time_s_ends_it_and_a_later_run_continues(tmp_path: Path) -> N
     db = tmp_path / "crawl.db"
     seen: list[str] = []
     for _ in range(2):
-        async with JumpClock(grace_s=0.03) as clock:
+        async with JumpClock() as clock:
             crawl = Crawler(
                 [f"{A}/1"],
                 user_agent=UA,

@@ -495,7 +495,7 @@ async def test_private_addresses_are_refused_unless_allowed() -> None:
 
 async def test_clocks_and_robots_copies_survive_in_a_database(tmp_path: Path) -> None:
     db = tmp_path / "fetch.db"
-    async with JumpClock(grace_s=0.02) as clock:
+    async with JumpClock() as clock:
         fetcher = FakeFetcher(clock, {f"{A}/robots.txt": text("User-agent: *\nCrawl-delay: 50\n")})
 
         def session() -> PoliteSession:

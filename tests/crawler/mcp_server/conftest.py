@@ -85,7 +85,7 @@ class Agent:
 
 @pytest.fixture
 async def agent() -> AsyncIterator[Agent]:
-    async with JumpClock(grace_s=0.02) as clock:
+    async with JumpClock() as clock:
         fetcher = FakeFetcher(clock, PAGES)
         async with PoliteSession(
             user_agent=AGENT,

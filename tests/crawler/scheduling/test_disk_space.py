@@ -46,7 +46,7 @@ async def test_the_crawl_is_held_and_resumes(
     sink = {"kind": "mirror", "path": str(tmp_path / "not yet" / "mirror")}
     storage = {"url": f"sqlite:{tmp_path / 'crawl.db'}", "min_free": "100MB"}
     config = from_dict({"storage": storage, "sink": [sink]})
-    async with JumpClock(grace_s=0.02) as clock:
+    async with JumpClock() as clock:
         driven = DrivenFrontier(clock)
         holds = driven.holds
 
@@ -76,7 +76,7 @@ async def test_the_crawl_is_held_and_resumes(
 async def watched(
     config: dict[str, Any],
 ) -> AsyncIterator[tuple[Callable[..., Awaitable[list[Hold]]], CurrentConfig, DiskSpace]]:
-    async with JumpClock(grace_s=0.02) as clock:
+    async with JumpClock() as clock:
         holds = DrivenFrontier(clock).holds
         effective = CurrentConfig(from_dict(config))
         space = DiskSpace(effective, clock, holds)

@@ -244,7 +244,7 @@ async def test_a_call_cancelled_while_it_waits_has_not_happened(sqlite_rig):
 
 
 async def test_when_the_crawl_is_to_end_it_is_given_up_with_its_sentence(tmp_path):
-    async with JumpClock(grace_s=0.02) as clock:
+    async with JumpClock() as clock:
         store = SqliteStore(
             tmp_path / "crawl.db",
             wall=lambda: WALL_S,
@@ -289,7 +289,7 @@ async def test_closing_does_not_wait_for_trouble_to_pass(tmp_path):
 
 async def test_memory_that_does_not_come_back_ends_the_store(tmp_path):
     """A process that holds too much itself is better started anew."""
-    async with JumpClock(grace_s=0.02) as clock:
+    async with JumpClock() as clock:
         store = SqliteStore(
             tmp_path / "crawl.db",
             wall=lambda: WALL_S,
@@ -423,7 +423,7 @@ async def test_opening_waits_for_a_thread(tmp_path, monkeypatch):
 
 async def test_without_a_thread_the_opening_is_given_up_and_holds_nothing(tmp_path, monkeypatch):
     path = tmp_path / "crawl.db"
-    async with JumpClock(grace_s=0.02) as clock:
+    async with JumpClock() as clock:
         store = SqliteStore(
             path, wall=lambda: WALL_S, monotonic=clock.monotonic, sleep_until=clock.sleep_until
         )
