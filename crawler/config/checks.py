@@ -18,6 +18,10 @@ from storage.location import parse_location
 _URL = re.compile(r"https?://[^\s/()<>\"';,]+", re.IGNORECASE)
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 NAME_CHARS_MAX = 60  # of a daemon
+# Paths of the daemon, which a prefix must not begin with: proxies may remove it or keep it.
+_OWN_SEGMENTS: Final = frozenset(
+    {"api", "config", "healthz", "host", "hosts", "login", "logout", "metrics", "readyz", "static"}
+)
 _STATUS = re.compile(r"(?:([1-5][0-9]{2})|([1-5])xx)\Z")
 
 # Set by the crawler or the connection, or they would change the meaning of a response (RFC 9110
@@ -130,6 +134,18 @@ def listen_address(value: str) -> str:
     if host != "localhost" and not is_address(host):
         raise ValueError(f'"{host}" is not an address to listen on, such as "127.0.0.1"')
     return value
+
+
+def base_path(value: str) -> str:
+    """Return a path prefix such as "/courtly", without a slash at its end; "" for none."""
+    path = value.rstrip("/")
+    if path and not re.fullmatch(r"(/[A-Za-z0-9._~-]+){1,8}", path):
+        raise ValueError(f'must be a path such as "/courtly", not "{value}"')
+    if any(part.strip(".") == "" for part in path.split("/")[1:]):
+        raise ValueError(f'must not contain the segments "." and "..", as in "{value}"')
+    if path.split("/")[1:2] and path.split("/")[1] in _OWN_SEGMENTS:
+        raise ValueError(f'"/{path.split("/")[1]}" is a path of the daemon itself; take another')
+    return path
 
 
 def authority(value: str) -> str:

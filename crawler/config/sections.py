@@ -350,6 +350,15 @@ class DaemonConfig(SectionWithSecrets, frozen=True, kw_only=True):
         tuple[str, ...],
         Key("additional names accepted in Host and Origin", parse=checks.authority, restart=True),
     ] = ()
+    base_path: Annotated[
+        str,
+        Key(
+            "path prefix of all links, behind a reverse proxy that serves other things as well: "
+            '"/courtly"',
+            parse=checks.base_path,
+            restart=True,
+        ),
+    ] = ""
     log: Annotated[
         Path | None, Key("log file, in JSON Lines format; empty: standard error", restart=True)
     ] = None

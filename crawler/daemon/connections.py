@@ -26,11 +26,14 @@ SHUTDOWN_S: Final = 2.0  # for pending responses at the end
 
 @contextlib.asynccontextmanager
 async def serving(
-    app: web.Application, clock: Clock, malformed: MalformedLog | None = None
+    app: web.Application,
+    clock: Clock,
+    malformed: MalformedLog | None = None,
+    base_path: str = "",
 ) -> AsyncIterator[Connections]:
     """The protocol factory of an application, for the caller's listening socket. When the block
     ends, pending responses have SHUTDOWN_S; the caller closes its socket. malformed: where requests
-    that are not valid HTTP are recorded."""
+    that are not valid HTTP are recorded. base_path: a prefix of the paths of requests."""
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -39,7 +42,7 @@ async def serving(
     )
     await runner.setup()
     assert runner.server is not None
-    connections = Connections(runner.server, clock, malformed)
+    connections = Connections(runner.server, clock, malformed, base_path)
     try:
         yield connections
     finally:
@@ -57,9 +60,13 @@ class Connections:
     """
 
     def __init__(
-        self, server: web.Server, clock: Clock, malformed: MalformedLog | None = None
+        self,
+        server: web.Server,
+        clock: Clock,
+        malformed: MalformedLog | None = None,
+        base_path: str = "",
     ) -> None:
-        server.request_factory = RequestFactory(server)
+        server.request_factory = RequestFactory(server, base_path)
         self._server = server
         self._malformed = malformed
         self._clock = clock

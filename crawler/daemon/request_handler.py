@@ -12,6 +12,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from crawler.daemon import problem as problems
 from crawler.daemon.problem import Problem
@@ -36,10 +37,15 @@ class MalformedLog(Protocol):
 
 
 class RequestFactory:
-    """Makes requests from their headers, for `web.Server.request_factory`."""
+    """Makes requests from their headers, for `web.Server.request_factory`.
 
-    def __init__(self, server: web.Server) -> None:
+    base_path: a prefix that is removed from their paths, so that no handler sees it. Paths without
+    it are served as well, because some proxies remove it.
+    """
+
+    def __init__(self, server: web.Server, base_path: str = "") -> None:
         self._make = server.request_factory
+        self._base_path = base_path
 
     def __call__(
         self,
@@ -49,7 +55,17 @@ class RequestFactory:
         writer: AbstractStreamWriter,
         task: asyncio.Task[None],
     ) -> web.BaseRequest:
-        return self._make(_without_expectation(message), payload, protocol, writer, task)
+        made = self._without_prefix(_without_expectation(message))
+        return self._make(made, payload, protocol, writer, task)
+
+    def _without_prefix(self, message: RawRequestMessage) -> RawRequestMessage:
+        base, path = self._base_path, message.url.raw_path
+        if not base or not f"{path}/".startswith(f"{base}/"):
+            return message
+        url = URL.build(
+            path=path[len(base) :] or "/", query_string=message.url.raw_query_string, encoded=True
+        )
+        return message._replace(path=str(url), url=url)
 
 
 def _without_expectation(message: RawRequestMessage) -> RawRequestMessage:

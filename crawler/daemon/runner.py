@@ -271,7 +271,7 @@ class Daemon:
         section = self.config.daemon
         app = application(operations, self._http, monitor)
         host, port = section.listens_on
-        async with serving(app, monitor.clock, monitor.access) as connections:
+        async with serving(app, monitor.clock, monitor.access, section.base_path) as connections:
             try:
                 server = await asyncio.get_running_loop().create_server(
                     connections, host, port, backlog=unix_socket.BACKLOG
@@ -286,7 +286,7 @@ class Daemon:
                 with contextlib.ExitStack() as guarded:
                     for one in server.sockets:
                         guarded.enter_context(listening(*one.getsockname()[:2]))
-                    yield f"http://{shown}:{bound[1]}/"
+                    yield f"http://{shown}:{bound[1]}{section.base_path}/"
             finally:
                 server.close()
                 operations.stream.close()
@@ -337,6 +337,7 @@ def settings_of(config: Config, accounts: tuple[Account, ...]) -> HttpSettings:
         trusted_proxies=section.trusted_proxies,
         hosts=section.hosts,
         listen=section.listens_on[0],
+        base_path=section.base_path,
     )
 
 

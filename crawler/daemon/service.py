@@ -57,7 +57,7 @@ def application(
     operations: Operations, settings: HttpSettings, monitor: Monitor
 ) -> web.Application:
     """The complete application: API, metrics and pages."""
-    renderer = Renderer(monitor.clock)
+    renderer = Renderer(monitor.clock, settings.base_path)
     app = build(operations, settings, renderer, clock=monitor.clock, access=monitor.access)
 
     async def metrics(_request: web.Request) -> web.StreamResponse:

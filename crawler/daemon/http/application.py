@@ -111,8 +111,10 @@ async def _readyz(request: web.Request) -> web.StreamResponse:
     return as_json(found, status=200 if found.status == "ready" else 503)
 
 
-async def _openapi(_request: web.Request) -> web.StreamResponse:
-    return as_json(openapi.description())
+async def _openapi(request: web.Request) -> web.StreamResponse:
+    base_path = request.app[GUARDS].settings.base_path
+    servers = {"servers": [{"url": base_path}]} if base_path else {}
+    return as_json({**openapi.description(), **servers})
 
 
 # ------------------------------------------------------------ errors
@@ -194,7 +196,10 @@ async def _act(request: web.Request, handler: Handler) -> web.StreamResponse:
     return await answered(request, permitted, guards.access, local=guards.settings.local)
 
 
-async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Add the headers of every response, and the path prefix to redirects."""
+    if (onward := response.headers.get(hdrs.LOCATION, "")).startswith("/"):
+        response.headers[hdrs.LOCATION] = request.app[GUARDS].settings.base_path + onward
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers["Server"] = HEADERS["Server"]
@@ -245,7 +250,7 @@ async def _login(request: web.Request) -> web.StreamResponse:
     response.set_cookie(
         cookie_name(request),
         guards.sessions.open(found),
-        path="/",
+        path=_cookie_path(request),
         httponly=True,
         samesite="Strict",
         secure=request.headers.get(hdrs.ORIGIN, "").startswith("https:"),
@@ -256,8 +261,14 @@ async def _login(request: web.Request) -> web.StreamResponse:
 async def _logout(request: web.Request) -> web.StreamResponse:
     _close_session(request)
     response = web.Response(status=303, headers={hdrs.LOCATION: "/login"})
-    response.del_cookie(cookie_name(request), path="/", httponly=True, samesite="Strict")
+    response.del_cookie(
+        cookie_name(request), path=_cookie_path(request), httponly=True, samesite="Strict"
+    )
     return response
+
+
+def _cookie_path(request: web.Request) -> str:
+    return request.app[GUARDS].settings.base_path or "/"
 
 
 def _close_session(request: web.Request) -> None:

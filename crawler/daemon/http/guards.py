@@ -55,7 +55,8 @@ class HttpSettings:
     Without `token` and `accounts`, every client is admitted. `trusted_proxies`: address ranges
     whose X-Forwarded-For is believed. `hosts`: names accepted in Host and Origin besides the
     address listened on, with a port or for every port. `local`: a Unix socket, protected by its
-    file mode: neither names nor tokens are checked."""
+    file mode: neither names nor tokens are checked. `base_path`: the prefix of links, redirects and
+    cookies; requests have lost it when they arrive here."""
 
     token: str = ""
     accounts: tuple[Account, ...] = ()
@@ -63,6 +64,7 @@ class HttpSettings:
     hosts: tuple[str, ...] = ()
     listen: str = "127.0.0.1"  # address or name, without port
     local: bool = False
+    base_path: str = ""
 
     @property
     def all_accounts(self) -> tuple[Account, ...]:

@@ -54,12 +54,20 @@ _CACHE: Final = "public, max-age=31536000, immutable"
 _COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
 
 
+# A link to a page of this server. Quotation marks in values are escaped, so none contains this.
+_OWN_LINK = re.compile(r'(?<=[ \n])((?:href|src|action|formaction)=")/(?!/)')
+
+
 class Renderer:
     """Renders templates; a name that a template uses and does not receive is an error. Serves the
-    files of the pages under names that contain a hash of their content, so they never expire."""
+    files of the pages under names that contain a hash of their content, so they never expire.
 
-    def __init__(self, clock: Clock) -> None:
+    base_path: a prefix for all links. It is added to what templates and handlers have made, so that
+    none of them can forget it."""
+
+    def __init__(self, clock: Clock, base_path: str = "") -> None:
         self.clock = clock
+        self._base_path = base_path
         self._urls: dict[str, str] = {}
         self._files: dict[str, tuple[bytes, str]] = {}
         for file in resources.files("crawler.daemon.web").joinpath("static").iterdir():
@@ -79,11 +87,14 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._env.globals.update(asset=self._urls.__getitem__, version=__version__)
+        self._env.globals.update(
+            asset=self._urls.__getitem__, version=__version__, base_path=base_path
+        )
         self._env.filters.update(filters.FILTERS, when=_when)
 
     def text(self, template: str, values: Mapping[str, object]) -> str:
-        return self._env.get_template(template).render(values)
+        made = self._env.get_template(template).render(values)
+        return _OWN_LINK.sub(rf"\g<1>{self._base_path}/", made) if self._base_path else made
 
     async def static_file(self, request: web.Request) -> web.Response:
         found = self._files.get(request.match_info["name"])

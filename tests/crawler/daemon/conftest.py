@@ -123,7 +123,12 @@ async def daemon_of(
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         assert runner.server is not None
-        connections = Connections(runner.server, monitor.clock, monitor.access)
+        connections = Connections(
+            runner.server,
+            monitor.clock,
+            monitor.access,
+            "" if settings is None else settings.base_path,
+        )
         tcp = await asyncio.get_running_loop().create_server(connections, "127.0.0.1", 0)
         port = tcp.sockets[0].getsockname()[1]
         own = application(operations, HttpSettings(local=True), monitor)

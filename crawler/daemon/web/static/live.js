@@ -12,6 +12,7 @@
 
   // The data on the page is of `dataAt` (the daemon's clock); it was heard of at `heardAt` (ours). Both in milliseconds.
   const root = document.documentElement;
+  const BASE = root.dataset.base || "";  // path prefix of all links
   let dataAt = Number(root.dataset.at || 0) * 1000, heardAt = Date.now(), shownAt = Date.now();
   let ended = false, lost = false, title = document.title;
 
@@ -39,7 +40,7 @@
         : `No answer from the daemon for ${since(seconds)}. This page shows the state at ${clock(dataAt)}.`;
       if (ended) {
         const link = document.createElement("a");
-        link.href = (root.dataset.base || "") + "/login?next=" + encodeURIComponent(location.pathname + location.search);
+        link.href = BASE + "/login?next=" + encodeURIComponent(location.pathname.slice(BASE.length) + location.search);
         link.textContent = "Log in again";
         banner.replaceChildren(words, link);
       } else {
@@ -107,7 +108,7 @@
     cell(contact.error || String(contact.status ?? "none"), bad ? "bad" : "");
     const at = cell(contact.kind === "page" ? "" : contact.kind + " ");
     const link = document.createElement("a");
-    link.href = "/url?url=" + encodeURIComponent(contact.url);
+    link.href = BASE + "/url?url=" + encodeURIComponent(contact.url);
     link.textContent = contact.url;
     link.className = "address";
     at.append(link);
@@ -119,7 +120,7 @@
 
   function listen() {
     if (!on || source || typeof EventSource === "undefined") return;
-    source = new EventSource("/api/events");
+    source = new EventSource(BASE + "/api/events");
     source.addEventListener("status", (event) => heard(JSON.parse(event.data).at));
     source.addEventListener("change", soon);
     source.addEventListener("gave_up", soon);
