@@ -38,7 +38,7 @@ def url_sentences(row: Row, now_s: float, *, again: str = "") -> Iterator[str]:
     elif row.get("reason") is None:  # kept for the view `links` alone
         yield "not queued: known only as the target of a link that was skipped"
     else:
-        yield f"skipped: {_with_key(str(row['reason']))}"
+        yield f"skipped: {skip_words(str(row['reason']))}"
     if row.get("sitemap") and state != "sitemaps":
         yield "it is a sitemap or a feed, not a page"
     if isinstance(listing := row.get("listing"), Mapping):
@@ -83,7 +83,7 @@ def _visited(row: Row, now_s: float) -> Iterator[str]:
         due_at = _number(row["next_visit_at"])
         yield f"next visit due at {at(due_at)}, {_in(due_at, now_s)}"
     if row.get("cut"):
-        yield f"read only in part: {'; '.join(map(_with_key, str(row['cut']).split()))}"
+        yield f"read only in part: {'; '.join(map(skip_words, str(row['cut']).split()))}"
     if row["title"]:
         yield f"title: {_text(row['title'])}"
     if row["redirect_url"]:
@@ -176,7 +176,7 @@ def wait_sentences(
 
 def skip_sentence(skip: str, whose: str) -> str:
     """Name the reason why scope excludes a URL, and the config key that decides it."""
-    return f"{whose} excludes it: {_with_key(skip)}"
+    return f"{whose} excludes it: {skip_words(skip)}"
 
 
 def is_unreachable(host: Row | None, row: Row | None = None) -> bool:
@@ -272,7 +272,8 @@ def policy_sentences(policy: RobotsPolicy | None, now_s: float) -> list[str]:
     return []
 
 
-def _with_key(skip: str) -> str:
+def skip_words(skip: str) -> str:
+    """Why links are skipped, with the key of the config that says so."""
     key = SKIP_KEYS.get(skip)
     return f"{SKIP_WORDS.get(skip, skip)}{f' ({key})' if key else ''}"
 

@@ -26,6 +26,7 @@ from crawler.daemon.api.host_steering import (
 from crawler.daemon.api.pending_commands import in_time
 from crawler.daemon.api.queue_view import QueueView
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
+from crawler.daemon.api.url_lists import UrlLists
 from crawler.daemon.health import CheckName, HealthState
 from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
@@ -93,6 +94,7 @@ class Operations:
         self._health = health
         self.host_steering = HostSteering(control, reader, clock=clock, stream=stream)
         self.queue = QueueView(control, reader, clock)
+        self.url_lists = UrlLists(control, reader, stream=stream)
 
     # ------------------------------------------------------------ queries
 
@@ -336,13 +338,6 @@ class Operations:
     def _changed(self, what: str) -> responses.StateAnswer:
         self.stream.change(what)
         return responses.StateAnswer(state=self._control.state)
-
-    async def retry(self, host: str | None = None, code: str | None = None) -> responses.Retried:
-        """Queue failed URLs again, of one host or error code, or all."""
-        slot = None if host is None else await self._slot(host)
-        count = await in_time(self._control, self._control.retry_failed(slot, code))
-        self.stream.change("retry", host=slot, retried=count)
-        return responses.Retried(retried=count)
 
     async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> SeedsAdded:
         """Queue seeds; invalid URLs are refused individually."""

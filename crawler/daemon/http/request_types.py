@@ -20,6 +20,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Names = Name | Annotated[list[str], Meta(min_length=1)]
 Url = Annotated[str, Meta(min_length=1, max_length=20_000)]
 PermitTime = Annotated[float, Meta(gt=0, le=600)]
+Status = Annotated[int, Meta(ge=100, le=999)]
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 
 
@@ -56,6 +57,25 @@ class BlockedParams(Strict, frozen=True, kw_only=True):
     after: Text = ""
 
 
+class UrlsParams(Strict, frozen=True, kw_only=True):
+    """`code` applies to failed URLs, `status` to visited ones."""
+
+    state: Text
+    host: Text = ""
+    text: Text = ""
+    code: Text = ""
+    status: Status | None = None
+    limit: Limit = LIMIT_DEFAULT
+    after: Text = ""
+
+
+class SeedsParams(Strict, frozen=True, kw_only=True):
+    text: Text = ""
+    state: Text = ""
+    limit: Limit = LIMIT_DEFAULT
+    after: Text = ""
+
+
 class OriginParams(Strict, frozen=True, kw_only=True):
     origin: Name
 
@@ -85,7 +105,9 @@ class SlowBody(SteerBody, frozen=True, kw_only=True):
     delay_s: float
 
 
-class RetryBody(Strict, frozen=True, kw_only=True):
+class FailedBody(Strict, frozen=True, kw_only=True):
+    """Which failed URLs: of a host, with a code, or all."""
+
     host: Name | None = None
     code: Name | None = None
 

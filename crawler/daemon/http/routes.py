@@ -8,9 +8,10 @@ from functools import partial
 
 from msgspec.structs import asdict
 
-from crawler.daemon import responses
+from crawler.daemon import list_responses, responses
 from crawler.daemon.api.host_steering import HostCommand, selection_of
 from crawler.daemon.api.operations import Operations
+from crawler.daemon.api.url_lists import UrlLists
 from crawler.daemon.http import request_types as types
 from crawler.daemon.http.request_types import NoParams, Strict, read_body, read_query
 from crawler.daemon.problem import invalid
@@ -74,6 +75,12 @@ async def _steer_hosts(
     return await operations.host_steering.steer(
         command, hosts=named, selection=selection, delay_s=delay_s, dry_run=dry_run
     )
+
+
+async def _of_lists(
+    method: Callable[..., Awaitable[object]], operations: Operations, **given: object
+) -> object:
+    return await method(operations.url_lists, **given)
 
 
 ROUTES: tuple[Route, ...] = (
@@ -157,14 +164,52 @@ ROUTES: tuple[Route, ...] = (
         Operations.config,
         types.ConfigParams,
     ),
+    Route(
+        "GET",
+        "/api/urls",
+        "List queued, failed or visited URLs, those found last first.",
+        list_responses.UrlsPage,
+        partial(_of_lists, UrlLists.urls),
+        types.UrlsParams,
+    ),
+    Route(
+        "GET",
+        "/api/failures",
+        "Count the failed URLs by failure code.",
+        list_responses.Failures,
+        partial(_of_lists, UrlLists.failures),
+    ),
+    Route(
+        "GET",
+        "/api/skipped",
+        "Count the links that were left out, by reason.",
+        list_responses.SkippedLinks,
+        partial(_of_lists, UrlLists.skipped),
+    ),
+    Route(
+        "GET",
+        "/api/seeds",
+        "List the seeds with their states, those added last first.",
+        list_responses.SeedsPage,
+        partial(_of_lists, UrlLists.seeds),
+        types.SeedsParams,
+    ),
     Route("POST", "/api/seeds", "Queue seeds.", SeedsAdded, Operations.seeds, body=types.SeedsBody),
     Route(
         "POST",
         "/api/retry",
-        "Queue failed URLs again, of one host or error code if it is named.",
+        "Queue failed URLs again, of one host or failure code if it is named.",
         responses.Retried,
-        Operations.retry,
-        body=types.RetryBody,
+        partial(_of_lists, UrlLists.retry),
+        body=types.FailedBody,
+    ),
+    Route(
+        "POST",
+        "/api/drop",
+        "Drop failed URLs, of one host or failure code if it is named.",
+        list_responses.FailedDropped,
+        partial(_of_lists, UrlLists.drop),
+        body=types.FailedBody,
     ),
     Route(
         "POST",

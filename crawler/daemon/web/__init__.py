@@ -9,12 +9,14 @@ from crawler.daemon.http.application import GUARDS
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.problem import Problem
 from crawler.daemon.web.general_pages import GeneralPages
-from crawler.daemon.web.host_downloads import HostDownloads
 from crawler.daemon.web.host_forms import HostForms
 from crawler.daemon.web.host_pages import HostPages
+from crawler.daemon.web.list_downloads import ListDownloads
 from crawler.daemon.web.overview_page import OverviewPage
 from crawler.daemon.web.rendering import STATIC, PageContext, Renderer
+from crawler.daemon.web.seeds_page import SeedsPage
 from crawler.daemon.web.tester_page import TesterPage
+from crawler.daemon.web.url_list_pages import UrlListPages
 
 
 def add_pages(
@@ -25,7 +27,8 @@ def add_pages(
     context = PageContext(operations, monitor, renderer, logout)
     overview, general = OverviewPage(context), GeneralPages(context)
     hosts, tester = HostPages(context), TesterPage(context)
-    host_forms, downloads = HostForms(context), HostDownloads(context)
+    urls, seeds = UrlListPages(context), SeedsPage(context)
+    host_forms, downloads = HostForms(context), ListDownloads(context)
 
     async def missing(_request: web.Request) -> web.StreamResponse:
         raise Problem(404, "There is no such page.")
@@ -35,6 +38,12 @@ def add_pages(
             web.get("/", overview.overview),
             web.get("/hosts", hosts.hosts),
             web.get("/hosts.{kind:csv|jsonl}", downloads.hosts),
+            web.get("/urls.{kind:csv|jsonl}", downloads.urls),
+            web.get("/seeds.{kind:csv|jsonl}", downloads.seeds),
+            web.get("/urls", urls.urls),
+            web.get("/urls/skipped", urls.skipped),
+            web.post("/urls/retry", urls.retry),
+            web.post("/urls/drop", urls.drop),
             web.get("/host", hosts.host),
             web.post("/hosts/steer", host_forms.steer),
             web.post("/host/pause", host_forms.pause),
@@ -46,8 +55,8 @@ def add_pages(
             web.get("/url", general.url),
             web.get("/tester", tester.form),
             web.post("/tester", tester.test),
-            web.get("/seeds", general.seeds),
-            web.post("/seeds", general.add_seeds),
+            web.get("/seeds", seeds.seeds),
+            web.post("/seeds", seeds.add_seeds),
             web.get("/config", general.config),
             web.get("/config/reload", general.reload),
             web.post("/config/reload", general.reload),

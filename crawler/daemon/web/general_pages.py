@@ -1,13 +1,8 @@
-"""The pages about URLs, seeds and the config. All of them work without JavaScript.
-
-A form that succeeded is answered by a redirect, so that reloading the page repeats nothing.
-"""
+"""The pages about blocked URLs, one URL and the config. All of them work without JavaScript."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Final
-from urllib.parse import urlencode
 
 from aiohttp import web
 
@@ -15,15 +10,14 @@ from crawler.daemon.http.commands import REFUSAL
 from crawler.daemon.problem import Problem
 from crawler.daemon.responses import UrlAnswer
 from crawler.daemon.web.filters import facts, sections
-from crawler.daemon.web.rendering import PageHandlers, form_of, link, number_in
-from crawler.explain.formatting import counted
+from crawler.daemon.web.rendering import PageHandlers, link
 from policies.url import without_userinfo
 
 BLOCKED_PER_PAGE: Final = 50
 
 
 class GeneralPages(PageHandlers):
-    """Handlers of the search field, blocked URLs, one URL, seeds and the config."""
+    """Handlers of the search field, blocked URLs, one URL and the config."""
 
     async def find(self, request: web.Request) -> web.Response:
         """Redirect to the page of a host or URL, or to the hosts with similar names."""
@@ -66,54 +60,7 @@ class GeneralPages(PageHandlers):
                 error, status = problem.detail, problem.status
         shown = [] if known is None else facts(known.row, self.renderer.clock.wall())
         values = {"wanted": wanted, "known": known, "facts": shown, "problem": error}
-        return await self.page(request, "url", values, status=status)
-
-    # ------------------------------------------------------------ seeds
-
-    async def seeds(self, request: web.Request) -> web.Response:
-        result = ""
-        if "added" in request.query:
-            known = _whole(request.query.get("known", "0"))
-            result = _seeds_result(_whole(request.query["added"]), known)
-        return await self._seeds_page(request, {"urls": "", "priority": "0"}, result=result)
-
-    async def add_seeds(self, request: web.Request) -> web.Response:
-        form = await form_of(request)
-        fields = {"urls": form.get("urls", ""), "priority": form.get("priority") or "0"}
-        urls = fields["urls"].split()
-        if not urls:
-            problem = "Enter at least one URL."
-            return await self._seeds_page(request, fields, problem=problem, status=422)
-        try:
-            done = await self.operations.seeds(urls, number_in(fields, "priority"))
-        except Problem as error:
-            request[REFUSAL] = error.detail
-            return await self._seeds_page(
-                request, fields, problem=error.detail, status=error.status
-            )
-        if not done.refused:
-            query = urlencode({"added": done.added, "known": done.known})
-            raise web.HTTPSeeOther(f"/seeds?{query}")
-        return await self._seeds_page(
-            request,
-            {**fields, "urls": "\n".join(each.url for each in done.refused)},
-            refused=done.refused,
-            result=_seeds_result(done.added, done.known),
-            status=200 if done.added or done.known else 422,
-        )
-
-    async def _seeds_page(
-        self,
-        request: web.Request,
-        fields: Mapping[str, str],
-        *,
-        problem: str | None = None,
-        refused: Sequence[object] = (),
-        result: str = "",
-        status: int = 200,
-    ) -> web.Response:
-        values = {"fields": fields, "refused": refused, "result": result, "problem": problem}
-        return await self.page(request, "seeds", values, status=status)
+        return await self.page(request, "urls", values, template="url", status=status)
 
     # ------------------------------------------------------------ the config
 
@@ -151,13 +98,3 @@ class GeneralPages(PageHandlers):
                 ),
             }
         return await self.page(request, "config", values, template="reload", status=status)
-
-
-def _whole(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-
-
-def _seeds_result(added: int, known: int) -> str:
-    new = f"{counted(added, 'new seed')} queued" if added else "No new seed"
-    old = f"; {known:,} {'was' if known == 1 else 'were'} known already" if known else ""
-    return f"{new}{old}."

@@ -90,7 +90,7 @@ class HostForms(PageHandlers):
         form = await form_of(request)
         if not (host := form.get("host", "")):  # without one, all hosts would be retried
             raise invalid("host", "must name a host")
-        await self.operations.retry(host)
+        await self.operations.url_lists.retry(host)
         raise _back(form, "host-retried")
 
     # ------------------------------------------------------------ several hosts

@@ -27,8 +27,8 @@ from crawler.version import __version__
 NAV: Final = (
     ("overview", "/", "Overview"),
     ("hosts", "/hosts", "Hosts"),
+    ("urls", "/urls", "URLs"),
     ("blocked", "/blocked", "Blocked"),
-    ("url", "/url", "URL"),
     ("tester", "/tester", "Robots tester"),
     ("seeds", "/seeds", "Seeds"),
     ("config", "/config", "Config"),
@@ -42,6 +42,8 @@ NOTICES: Final[Mapping[str, str]] = {
     "hosts-resumed": "Resumed: {host}, each at its own pace.",
     "hosts-slowed": "Slowed: {host}. They have the delay you set.",
     "host-retried": "The failed URLs of {host} are queued again.",
+    "urls-retried": "{number} queued again.",
+    "urls-dropped": "{number} dropped.",
     "host-slowed": "{host} now has the delay you set.",
 }
 STATIC: Final = "/static/"
@@ -173,7 +175,8 @@ class PageHandlers:
         notice = NOTICES.get(request.query.get("said", ""))
         if notice is not None:
             host = filters.plain(request.query.get("host", "the host"))[:300]
-            notice = notice.format(host=host)
+            number = filters.plain(request.query.get("number", ""))[:60]
+            notice = notice.format(host=host, number=number)
         now = await self.operations.status()
         frame = {
             "status": now,

@@ -1,11 +1,11 @@
-"""A headless Chromium, driven through its DevTools protocol over one web socket; it needs no
-package."""
+"""A headless Chromium, driven through its DevTools protocol over one web socket."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -13,6 +13,7 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ _FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-port=0",
 )
+
+
+@functools.cache
+def _axe() -> str:
+    """The source of axe-core, which the package has for another browser driver."""
+    return resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
 
 
 class Tab:
@@ -142,6 +149,16 @@ class Tab:
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
         )
+
+    async def violations(self) -> list[str]:
+        """What axe finds wrong with the page as it is: WCAG 2.2 A and AA, and best practices."""
+        if not await self.js("'axe' in window"):
+            await self.send("Runtime.evaluate", expression=_axe())
+        found = await self.js(
+            "axe.run({resultTypes: ['violations']}).then((all) => all.violations.map((one) =>"
+            " one.id + ': ' + one.nodes.map((node) => node.html.slice(0, 160)).join(' | ')))"
+        )
+        return list(found)
 
     async def shot(self, file: Path) -> None:
         answer = await self.send("Page.captureScreenshot", captureBeyondViewport=True, format="png")

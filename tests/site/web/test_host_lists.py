@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.site.web.test_web_page import A11Y, Daemon, daemon
+from tests.site.web.test_web_page import Daemon, daemon
 
 
 @pytest.fixture
@@ -70,4 +70,4 @@ async def test_a_phone_shows_one_line_per_host(tab: Any, running: Daemon, dark: 
         " return box.scrollWidth <= box.clientWidth; })()"
     )
     assert box
-    assert await tab.js(A11Y) == []
+    assert await tab.violations() == []

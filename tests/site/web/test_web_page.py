@@ -23,16 +23,15 @@ from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.service import application, operations_of
 from crawler.observer import Contacted, Observer
-from crawler.testing import LocalWeb, Reply, html, redirect, text
+from crawler.testing import LocalWeb, Reply, hang_up, html, redirect, text
 
 # What a title, a link and a line of robots.txt may be made of. Each part would say so if it ran.
 HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)>"
 TOKEN = "a-token-of-some-length"
-A11Y = Path(__file__).with_name("a11y.js").read_text()
 
 
 def a_web(web_: LocalWeb) -> None:
-    """A busy site, one with a Crawl-delay, a hostile one, one that answers 429, and one gone."""
+    """Sites: busy, with a Crawl-delay, hostile, refusing, broken; and one that does not exist."""
     pages: dict[str, Reply] = {
         f"/{number}": html(f"Page {number}", *(f"/{number * 5 + more}" for more in range(1, 6)))
         for number in range(400)
@@ -42,7 +41,8 @@ def a_web(web_: LocalWeb) -> None:
         **pages,
         "/robots.txt": text(robots),
         "/": html("Busy", "/1", "/private/a", "/gone", web_.url("hostile.test"),
-                  web_.url("careful.test"), web_.url("refuses.test"), "http://nobody.test:1/"),
+                  web_.url("careful.test"), web_.url("refuses.test"), web_.url("broken.test"),
+                  "http://nobody.test:1/"),
         "/gone": redirect("/private/b"),
     }  # fmt: skip
     web_.sites["careful.test"] = {
@@ -50,6 +50,7 @@ def a_web(web_: LocalWeb) -> None:
         "/": html("Careful", "/a"),
         "/a": html("A"),
     }
+    web_.sites["broken.test"] = {"/robots.txt": text(""), "/": hang_up()}
     web_.sites["refuses.test"] = {"/": Reply(status=503, headers={"Retry-After": "3600"})}
     web_.sites["hostile.test"] = {
         "/robots.txt": text(f"User-agent: *\nDisallow: /no{HOSTILE}\n# {HOSTILE}\nDisallow: /b\n"),
@@ -103,6 +104,7 @@ async def daemon(folder: Path, token: str = "") -> AsyncIterator[Daemon]:
             local.config(
                 crawl={"user_agent": "pagebot/1.0 (+https://example.com/bot)"},
                 scope={"follow": "any", "include": ["http://*.test:*"]},
+                fetch={"max_attempts": 1},
                 politeness={"delay": 0.05},
                 storage={"url": f"sqlite:{db}"},
             )
@@ -147,6 +149,10 @@ def pages(running: Daemon) -> list[str]:
         "/host?host=busy.test",
         "/host?host=hostile.test",
         "/host?host=refuses.test",
+        "/urls",
+        "/urls?state=visited&status=200",
+        "/urls?state=failed",
+        "/urls/skipped",
         "/blocked",
         "/url",
         f"/url?url={hostile}",
@@ -213,6 +219,22 @@ async def test_a_seed_that_is_added_is_crawled_and_one_that_is_none_is_explained
     await tab.fill("#urls", running.web.url("busy.test"))
     await tab.click("main form button")
     assert "1 was known already" in await tab.text(".said")
+
+
+async def test_failed_urls_are_found_by_code_dropped_and_gone(tab: Any, running: Daemon) -> None:
+    async with asyncio.timeout(20):
+        while running.row("SELECT count(*) FROM failed") == (0,):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    await tab.goto(running.url("/urls?state=failed"))
+    await tab.click(".codes tbody th a")
+    assert "broken.test" in await tab.text(".urls tbody")
+    await tab.click("details.confirm summary", loads=False)
+    await tab.click("details.confirm button")
+    assert "1 URL dropped" in await tab.text(".said")
+    assert "No URL has failed" in await tab.text("main")
+    await tab.goto(running.url("/urls/skipped"))
+    assert "an operator dropped it" in await tab.text(".codes")
+    assert not tab.errors
 
 
 async def test_the_tester_shows_dialects_side_by_side_and_the_lines_that_decided(
@@ -317,13 +339,13 @@ async def test_every_page_passes_an_accessibility_check(
     await tab.look(dark=dark)
     for path in pages(running):
         await tab.goto(running.url(path))
-        assert await tab.js(A11Y) == [], path
+        assert await tab.violations() == [], path
     await tested(tab, running)
-    assert await tab.js(A11Y) == []
+    assert await tab.violations() == []
     await tab.look(dark=dark, width=390)
     for path in ("/", "/hosts", "/host?host=busy.test"):
         await tab.goto(running.url(path))
-        assert await tab.js(A11Y) == [], path
+        assert await tab.violations() == [], path
 
 
 async def test_the_keyboard_is_enough(tab: Any, running: Daemon) -> None:
@@ -345,7 +367,7 @@ async def test_with_a_token_who_logs_in_uses_all_of_it(tab: Any, tmp_path: Path)
     async with daemon(tmp_path, TOKEN) as running:
         await tab.goto(running.url("/hosts"))
         assert await tab.text("h1") == "Log in"
-        assert await tab.js(A11Y) == []
+        assert await tab.violations() == []
         await tab.fill("#token", "wrong")
         await tab.click("main form button")
         assert "Wrong token" in await tab.text(".refused")

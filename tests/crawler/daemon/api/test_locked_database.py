@@ -41,7 +41,7 @@ COMMANDS: dict[str, Callable[[Operations, str], Awaitable[Any]]] = {
     "host slow": lambda to, _: to.host_steering.steer(
         HostCommand.SLOW, hosts=["a.test"], delay_s=3.0
     ),
-    "retry": lambda to, _: to.retry(),
+    "retry": lambda to, _: to.url_lists.retry(),
     "seeds": lambda to, url: to.seeds([url]),
 }
 

@@ -11,12 +11,23 @@ from msgspec import convert, to_builtins
 from crawler.daemon import responses
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.operations import Operations
+from crawler.daemon.api.url_lists import UrlLists
 from crawler.daemon.health import Evidence, judge
+from crawler.daemon.list_responses import (
+    FailedDropped,
+    FailureCount,
+    Failures,
+    SeedsPage,
+    SkippedLinks,
+    SkippedRow,
+    UrlsPage,
+)
 from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.problem import Problem
 from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded
 from crawler.testing import JumpClock
 from policies import robots
+from storage.columns import VIEWS
 
 NOW_S = 1_790_000_000.0
 
@@ -64,6 +75,7 @@ class FakeOperations(Operations):
         self.queue_holds: list[dict[str, Any]] = []
         self.health = to_builtins(judge(Evidence(state=CrawlState.RUNNING)))
         self.stream = EventStream(JumpClock())
+        self.url_lists = FakeUrlLists(self)
         self.callers = cast("CallerRequests", None)  # no page sends requests for other programs
 
     async def status(self) -> Any:
@@ -219,9 +231,6 @@ class FakeOperations(Operations):
         names = list(hosts or self.rows)
         return responses.Controlled(hosts=len(names), names=names, dry_run=dry_run)
 
-    async def retry(self, host: str | None = None) -> Any:
-        return await self._did("retry", host)
-
     async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> Any:
         await self._did("seeds", tuple(urls), priority)
         refused = [url for url in urls if "://" not in url]
@@ -270,6 +279,51 @@ class FakeOperations(Operations):
                     }
                 )
         return convert({"verdicts": found, "robots": robots, "robots_url": None}, responses.Checked)
+
+
+class FakeUrlLists(UrlLists):
+    """`rows` are those of every list."""
+
+    def __init__(self, operations: FakeOperations) -> None:
+        self._operations = operations
+        self.rows: dict[str, list[dict[str, Any]]] = {
+            "queued": [
+                {"url": "http://a.test/q", "priority": 1.5, "depth": 2, "due_at": 0, "attempts": 1},
+            ],
+            "failed": [
+                {"url": "http://a.test/f", "error": "dns: no", "attempts": 3, "last_at": NOW_S}
+            ],
+            "visited": [
+                dict.fromkeys(VIEWS["visited"])
+                | {"url": "http://a.test/v", "status": 404, "fetched_at": NOW_S, "elapsed_s": 0.1}
+            ],
+            "seeds": [
+                {"url": "http://a.test/", "state": "failed", "status": None, "error": "dns: no",
+                 "depth": 0, "priority": 0.0}
+            ],
+        }  # fmt: skip
+
+    async def urls(self, *, state: str, **asked: Any) -> Any:
+        self._operations.asked.append(("urls", state, asked))
+        return UrlsPage(urls=self.rows[state], after="more" if not asked["after"] else None)
+
+    async def failures(self) -> Any:
+        return Failures(codes=[FailureCount(code="dns", urls=2), FailureCount(code="body", urls=1)])
+
+    async def skipped(self) -> Any:
+        row = SkippedRow(reason="max_depth", words="too deep (crawl.max_depth)", count=7)
+        return SkippedLinks(skipped=[row])
+
+    async def seeds(self, **asked: Any) -> Any:
+        return convert({"seeds": self.rows["seeds"], "after": None}, SeedsPage)
+
+    async def retry(self, host: str | None = None, code: str | None = None) -> Any:
+        await self._operations._did("retry", host, code)
+        return responses.Retried(retried=2)
+
+    async def drop(self, host: str | None = None, code: str | None = None) -> Any:
+        await self._operations._did("drop", host, code)
+        return FailedDropped(dropped=1)
 
 
 @pytest.fixture

@@ -23,7 +23,10 @@ from crawler.daemon.web import add_pages
 from crawler.daemon.web.rendering import Renderer
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
-PAGES = ["/", "/hosts", "/host?host=a.test", "/blocked", "/url", "/tester", "/seeds", "/config"]
+PAGES = [
+    "/", "/hosts", "/host?host=a.test", "/urls", "/urls?state=failed", "/urls?state=visited",
+    "/urls/skipped", "/blocked", "/url", "/tester", "/seeds", "/config",
+]  # fmt: skip
 
 
 class Site:
@@ -196,10 +199,10 @@ async def test_failed_urls_are_retried_for_one_host_only(site: Site, answers: An
     assert 'action="/host/retry"' in await site.get("/host?host=a.test")
     _, html, _ = await site.post("/host/retry", host="a.test", back="/host?host=a.test")
     assert "The failed URLs of a.test are queued again." in html
-    assert ("retry", "a.test") in answers.asked
+    assert ("retry", "a.test", None) in answers.asked
     status, _, _ = await site.post("/host/retry", host="")
     assert status == 422
-    assert ("retry", None) not in answers.asked
+    assert ("retry", None, None) not in answers.asked
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""Lists as files: CSV or JSON lines, written while they are read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from aiohttp import web
+from msgspec import structs
+
+from crawler.daemon.list_responses import SeedRow
+from crawler.daemon.responses import HostRow
+from crawler.daemon.web.host_filters import conditions, filter_of
+from crawler.daemon.web.rendering import PageHandlers
+from crawler.daemon.web.url_list_pages import UrlListFilter
+from crawler.reports.exports import csv_cell
+from storage.columns import VIEWS
+from storage.paging import ROWS_MAX
+
+Rows = Sequence[Mapping[str, object]]
+TYPES: Final = {"csv": "text/csv", "jsonl": "application/jsonl"}
+_HOST_COLUMNS: Final = tuple(one for one in HostRow.__struct_fields__ if one != "now")
+
+
+class ListDownloads(PageHandlers):
+    """Handlers of the downloads. Each has all rows that match the filter of its page."""
+
+    async def hosts(self, request: web.Request) -> web.StreamResponse:
+        """By name: what GET /api/hosts says of each, except what is nested (`now`)."""
+        wanted = conditions(filter_of(request.query))
+
+        async def pages() -> AsyncGenerator[Rows, None]:
+            after: str | None = ""
+            while after is not None:
+                page = await self.operations.hosts(**wanted, limit=ROWS_MAX, after=after)
+                yield [structs.asdict(row) for row in page.hosts]
+                after = page.after
+
+        return await _sent(request, "hosts", _HOST_COLUMNS, pages())
+
+    async def urls(self, request: web.Request) -> web.StreamResponse:
+        """As GET /api/urls."""
+        wanted = UrlListFilter.of(request.query)
+
+        async def pages() -> AsyncGenerator[Rows, None]:
+            after: str | None = ""
+            while after is not None:
+                page = await self.operations.url_lists.urls(**structs.asdict(wanted), after=after)
+                yield page.urls
+                after = page.after
+
+        return await _sent(request, f"{wanted.state}-urls", VIEWS.get(wanted.state, ()), pages())
+
+    async def seeds(self, request: web.Request) -> web.StreamResponse:
+        """As GET /api/seeds."""
+        text, state = request.query.get("text", ""), request.query.get("state", "")
+
+        async def pages() -> AsyncGenerator[Rows, None]:
+            after: str | None = ""
+            while after is not None:
+                page = await self.operations.url_lists.seeds(text=text, state=state, after=after)
+                yield [structs.asdict(row) for row in page.seeds]
+                after = page.after
+
+        return await _sent(request, "seeds", SeedRow.__struct_fields__, pages())
+
+
+async def _sent(
+    request: web.Request, name: str, columns: Sequence[str], pages: AsyncGenerator[Rows, None]
+) -> web.StreamResponse:
+    """Send a file. The filter has to be wrong before the first page, if it is."""
+    kind = request.match_info["kind"]
+    answer = web.StreamResponse()
+    answer.content_type, answer.charset = TYPES[kind], "utf-8"
+    answer.headers["Content-Disposition"] = f'attachment; filename="{name}.{kind}"'
+    async with aclosing(pages):
+        async for rows in pages:
+            if not answer.prepared:  # nothing is sent before the filter was accepted
+                await answer.prepare(request)
+                if kind == "csv":
+                    await answer.write(_csv([columns]))
+            if kind == "csv":
+                await answer.write(_csv([row[name] for name in columns] for row in rows))
+            else:
+                lines = (json.dumps({name: row[name] for name in columns}) + "\n" for row in rows)
+                await answer.write("".join(lines).encode())
+    await answer.write_eof()
+    return answer
+
+
+def _csv(rows: Iterable[Iterable[object]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows([csv_cell(value) for value in row] for row in rows)
+    return text.getvalue().encode("utf-8", "replace")
