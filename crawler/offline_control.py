@@ -84,6 +84,12 @@ async def retry_failed(location: Location, host: str | None = None, code: str | 
         return count
 
 
+async def drop_failed(location: Location, host: str | None = None, code: str | None = None) -> int:
+    """Drop failed URLs, of one host and with one code if given; return how many."""
+    async with _held(open_store(location, RealClock()), "drop failed") as held:
+        return await held.store.drop_failed(host, code)
+
+
 class _Held(Struct, frozen=True):
     """A store with a session of this command."""
 

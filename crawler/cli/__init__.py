@@ -18,10 +18,15 @@ from crawler.cli.process import loading  # noqa: E402
 # Each is a click command in the module of the same name, or in that of _MODULES. `courtly --help`
 # imports all of these, so they import anything slow inside their commands.
 _COMMANDS = (
-    "crawl", "run", "fetch", "show", "export", "report", "why", "retry", "host", "seeds", "status",
-    "pause", "resume", "reload", "db", "config", "robots", "mcp", "demo",
+    "crawl", "run", "fetch", "show", "export", "report", "why", "retry", "drop", "host", "seeds",
+    "status", "pause", "resume", "reload", "db", "config", "robots", "mcp", "demo",
 )  # fmt: skip
-_MODULES = {"pause": "whole_crawl", "resume": "whole_crawl", "reload": "whole_crawl"}
+_MODULES = {
+    "drop": "retry",
+    "pause": "whole_crawl",
+    "resume": "whole_crawl",
+    "reload": "whole_crawl",
+}
 
 
 class _Commands(click.Group):

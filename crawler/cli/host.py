@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from crawler.cli import process, running_crawl
-from crawler.cli.options import Choice, DatabaseOptions, database_options, host_name
+from crawler.cli.options import (
+    Choice,
+    DatabaseOptions,
+    database_options,
+    format_option,
+    host_name,
+)
 from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import say
 from crawler.explain.formatting import counted
@@ -157,10 +163,7 @@ def slow(target: _Target, delay: str, database: DatabaseOptions) -> None:
     show_default=True, metavar="COLUMN", help="The column to sort by; -COLUMN: largest first.",
 )  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="List at most N hosts.")
-@click.option(
-    "--format", "how", type=Choice(["table", "jsonl", "csv"]), default="table", show_default=True,
-    help="A table has the most important columns that fit; jsonl and csv have all columns.",
-)  # fmt: skip
+@format_option
 @database_options
 def list_hosts(
     search: str, state: str, sort: str, limit: int | None, how: str, database: DatabaseOptions

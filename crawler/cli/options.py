@@ -110,6 +110,18 @@ class Choice(click.Choice[str]):
         return f"Choose one of {', '.join(map(str, self.choices))}"
 
 
+def format_option(command: _Command) -> _Command:
+    """Add --format, and pass it as `how`."""
+    return click.option(
+        "--format",
+        "how",
+        type=Choice(["table", "jsonl", "csv"]),
+        default="table",
+        show_default=True,
+        help="A table has the most important columns that fit; jsonl and csv have all columns.",
+    )(command)
+
+
 def configured(
     config_file: Path | None, *, user_agent: str | None = None, allow: Sequence[str] = ()
 ) -> Config:

@@ -1,9 +1,10 @@
-"""`courtly seeds`: add seeds to a crawl."""
+"""`courtly seeds`: list the seeds of a crawl, and add some."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import aclosing
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -11,19 +12,77 @@ import click
 
 from crawler.cli import process, running_crawl
 from crawler.cli.exit_codes import MISUSED, print_problems
-from crawler.cli.options import DatabaseOptions, database_options
+from crawler.cli.options import Choice, DatabaseOptions, database_options, format_option
+from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import say
 from crawler.explain.formatting import counted, plain
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from crawler.config import Config
+    from storage.store import Reader, Row
 
 BATCH_SEEDS = 5_000  # per request to a running crawl
+_PAGE_ROWS = 1_000
 
 
-@click.group(short_help="Add seeds to a crawl.")
+# Those of `crawler.daemon.api.url_lists`, which is too slow to import; a test compares them.
+STATES = ("queued", "visited", "blocked", "failed", "sitemap", "skipped")
+
+
+@click.group(short_help="List the seeds of a crawl, or add some.")
 def seeds() -> None:
-    """Add seeds to a running crawl, or to a database for its next crawl."""
+    """List the seeds of a crawl, or add seeds to a running crawl, or to a database for its next
+    crawl."""
+
+
+@seeds.command("list", short_help="List the seeds with their states.")
+@click.option(
+    "--state",
+    type=Choice(STATES),
+    metavar="STATE",
+    help=f"Only seeds in this state: {', '.join(STATES)}.",
+)
+@click.option("--search", default="", metavar="TEXT", help="Only seeds whose URL contains this.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="List at most N seeds.")
+@format_option
+@database_options
+def list_seeds(
+    state: str | None, search: str, limit: int | None, how: str, database: DatabaseOptions
+) -> None:
+    """List the seeds, those added last first: whether each was visited, with its status, is
+    queued or blocked, or failed, and why. `sitemap`: it was read as one; `skipped`: scope excludes
+    it by now, or an operator dropped it."""
+    require_stdout()
+    location = database.location()
+
+    async def write_seeds() -> None:
+        from crawler.cli.view_table import write
+        from crawler.databases import looking_into
+
+        async with (
+            looking_into(location) as reader,
+            aclosing(_seeds(reader, search, state or "", limit)) as rows,
+        ):
+            empty = "no seed matches" if state or search else "there are no seeds"
+            await write("seeds", rows, how, empty=empty)
+
+    process.run(write_seeds())
+
+
+async def _seeds(
+    reader: Reader, text: str, state: str, limit: int | None
+) -> AsyncGenerator[Row, None]:
+    after: str | None = ""
+    left = limit
+    while after is not None and left != 0:
+        count = _PAGE_ROWS if left is None else min(left, _PAGE_ROWS)
+        page = await reader.seeds_page(text=text, state=state, limit=count, after=after)
+        for row in page.rows:
+            yield row
+        left = None if left is None else left - len(page.rows)
+        after = page.after
 
 
 @seeds.command(short_help="Queue URLs as seeds.")

@@ -7,7 +7,13 @@ from contextlib import aclosing
 import click
 
 from crawler.cli import process
-from crawler.cli.options import Choice, DatabaseOptions, database_options, host_option
+from crawler.cli.options import (
+    Choice,
+    DatabaseOptions,
+    database_options,
+    format_option,
+    host_option,
+)
 from crawler.cli.standard_streams import require_stdout
 
 # The keys of storage.columns.VIEWS, which is too slow to import for --help; a test compares them.
@@ -22,14 +28,7 @@ VIEWS = (
 @database_options
 @host_option("Show only rows of this host. A port is ignored.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most N rows.")
-@click.option(
-    "--format",
-    "how",
-    type=Choice(["table", "jsonl", "csv"]),
-    default="table",
-    show_default=True,
-    help="A table has the most important columns that fit; jsonl and csv have all columns.",
-)
+@format_option
 def show(
     view: str, database: DatabaseOptions, host: str | None, limit: int | None, how: str
 ) -> None:

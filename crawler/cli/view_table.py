@@ -37,6 +37,7 @@ TABLE_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "sitemaps": ("kind", "status", "urls", "body_bytes", "fetched_at", "url", "error"),
     "listings": ("lastmod_at", "changefreq", "priority", "url"),
 }  # fmt: skip
+_COLUMNS: Final = {**TABLE_COLUMNS, "seeds": ("state", "status", "priority", "url", "error")}
 _SAMPLE_ROWS: Final = 200  # they determine the widths of a table; further rows are streamed
 _GAP: Final = 2  # between columns
 # The minimum widths of columns that may be wrapped. Other columns keep their width.
@@ -73,8 +74,8 @@ def empty_view(view: str) -> str:
 
 
 async def write(view: str, rows: AsyncIterator[Row], how: str, *, empty: str = "") -> None:
-    """Write every row in the format `table`, `jsonl` or `csv`. empty: what to print in place of a
-    table without rows, if that is not an empty view."""
+    """Write every row in the format `table`, `jsonl` or `csv`. view: one of `VIEWS`, or
+    "seeds". empty: what to print in place of a table without rows, if that is no empty view."""
     if how == "table":
         await _table(view, rows, empty or empty_view(view))
         return
@@ -103,7 +104,7 @@ def _cell(value: object) -> object:
 
 
 async def _table(view: str, rows: AsyncIterator[Row], empty: str) -> None:
-    columns = TABLE_COLUMNS[view]
+    columns = _COLUMNS[view]
     sample: list[list[str]] = []
     layout: Layout | None = None
     async for row in rows:
