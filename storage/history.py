@@ -6,7 +6,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct, field
@@ -66,8 +65,8 @@ class MarkKind(enum.StrEnum):
 class Mark(Struct, frozen=True, kw_only=True):
     """One event in the life of a crawl. `session` and `number` name it.
 
-    at: Unix seconds. until: of a hold, when it ended; of a start and of a hold that lasts, up to
-    when it is known to have lasted; otherwise `at`. lasting: a hold that had not ended by then.
+    at: Unix seconds. until: of a start and of a hold, when it ended (the process, in the case of a
+    start), or up to when it is known to have lasted; otherwise `at`. lasting: it had not ended.
     reason, sentence: of a hold; of a reload, what it changed; of a start, `paused` if the crawl
     was. actor: who gave the command, `via` which way ("page", "api", "socket", "signal"); "" where
     nobody did.
@@ -96,10 +95,12 @@ def together(
     counts: Iterable[HistoryCounts], *, at: int, step_s: int, session: int = 0
 ) -> HistoryCounts:
     """The sum of counts, as one step. Sessions that crawled in the same minute saw the same queue,
-    and what they observed is the same time."""
-    rows = sorted(counts, key=attrgetter("at"))
-    moments = [list(some) for _, some in groupby(rows, key=attrgetter("at"))]
-    observed_s = sum(max(one.observed_s for one in some) for some in moments)
+    and nobody observed more of it than there was."""
+    rows = sorted(counts, key=_moment)
+    moments = [list(some) for _, some in groupby(rows, key=_moment)]
+    observed_s = sum(
+        min(float(some[0].step_s), sum(one.observed_s for one in some)) for some in moments
+    )
     return HistoryCounts(
         at=at,
         step_s=step_s,
@@ -116,3 +117,8 @@ def together(
         latency=added(one.latency for one in rows),
         lateness=added(one.lateness for one in rows),
     )
+
+
+def _moment(one: HistoryCounts) -> tuple[int, int]:
+    """Of an hour whose last minutes are not folded yet, these are later."""
+    return (one.at, -one.step_s)

@@ -271,6 +271,7 @@ SHOWN_HERE: Final[dict[str, Proof]] = {
 # ---------------------------------------------------------------- shown elsewhere
 
 CRAWLER: Final = "tests/crawler/"
+RECORDER: Final = f"{CRAWLER}daemon/monitoring/test_history_recorder.py"
 TOO_LARGE: Final = "`failed`, code too-large"
 REFUSED: Final = "an error that names the bound"
 # The trace, and the test that meets the bound and finds it.
@@ -415,6 +416,13 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         )
         for name in ("MINUTE_ROWS_MAX", "MARKS_MAX")
     },
+    **{
+        f"crawler/daemon/monitoring/history_recorder.py:{name}": (
+            "a gap in the history, during a hold by the database",
+            f"{RECORDER}::test_a_locked_database_delays_the_history_and_nothing_else",
+        )
+        for name in ("MINUTES_WAITING_MAX", "MARKS_WAITING_MAX")
+    },
     "policies/retries.py:REFUSALS_MAX": (
         "`failed`, code refused",
         "tests/policies/test_retries.py::test_refusals_are_not_attempts_and_the_fifth_is_the_last",
@@ -555,6 +563,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/api/caller_requests.py:REQUESTS_MAX",
         "crawler/embedding/remote_requests.py:CALLS_MAX",
         "crawler/daemon/api/lent_permits.py:LENT_MAX",
+        "crawler/daemon/api/history_view.py:POINTS_MAX",
         "crawler/daemon/api/operations.py:SEEDS_MAX",
         "crawler/daemon/api/operations.py:SEED_BYTES_MAX",
         "crawler/daemon/api/robots_check.py:AGENTS_MAX",

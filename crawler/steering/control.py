@@ -59,6 +59,7 @@ from policies.holds import Hold
 from policies.retries import FailureCode
 from policies.scope import Scope
 from policies.url import SeedError, parse_seed, without_userinfo
+from storage.history import HistoryCounts, Mark
 from storage.reader import HostsHeld
 from storage.store import Link, Row, Stats, Store
 from storage.transient_faults import TransientFault
@@ -124,6 +125,15 @@ class Control:
     def scope(self) -> Scope:
         """The scope of the crawl; read only."""
         return self._scheduler.scope
+
+    @property
+    def session(self) -> int:
+        """The session of this process in its database."""
+        return self._scheduler.crawl.session
+
+    async def put_history(self, counts: Sequence[HistoryCounts], marks: Sequence[Mark]) -> None:
+        """Write steps and marks of the history to the database; see `Store.put_history`."""
+        await self._store.put_history(self.session, counts, marks)
 
     @property
     def held(self) -> tuple[Hold, ...]:

@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Final
 
 import msgspec
-from msgspec import structs
 
 from storage.engine.statements import Statements, Value, Values
 from storage.engine.writer import Writer
@@ -52,17 +51,9 @@ def _fold(sql: Statements, session: int, now_s: int) -> None:
     minutes = sorted((_counts(row) for row in found), key=lambda one: one.at)
     hours: list[HistoryCounts] = []
     for hour, some in groupby(minutes, key=lambda one: one.at // HOUR_S * HOUR_S):
-        folded = together(some, at=hour, step_s=HOUR_S, session=session)
         row = sql.row("history_of_hour", HOUR_S, hour, session)
-        if row is not None:  # the begin of the same hour
-            earlier = _counts(row)
-            both = together([earlier, folded], at=hour, step_s=HOUR_S, session=session)
-            folded = structs.replace(
-                both,
-                observed_s=min(float(HOUR_S), earlier.observed_s + folded.observed_s),
-                queued=folded.queued,
-            )
-        hours.append(folded)
+        begun = [] if row is None else [_counts(row)]
+        hours.append(together([*begun, *some], at=hour, step_s=HOUR_S, session=session))
     sql.many("put_history", [_of_counts(one) for one in hours])
 
 

@@ -17,6 +17,7 @@ from crawler.config import ConfigError
 from crawler.daemon import responses
 from crawler.daemon.api import settings_list
 from crawler.daemon.api.caller_requests import CallerRequests
+from crawler.daemon.api.history_view import HistoryView
 from crawler.daemon.api.host_steering import (
     HostSteering,
     check_reason,
@@ -79,6 +80,7 @@ class Operations:
         robots_fetcher: RobotsThroughCrawl,
         callers: CallerRequests,
         health: HealthMonitor,
+        history: HistoryView,
         shared: SharedStore | None = None,
     ) -> None:
         self._control = control
@@ -92,6 +94,7 @@ class Operations:
         self._status_lock = asyncio.Lock()
         self.stream = stream
         self._health = health
+        self.history = history
         self.host_steering = HostSteering(control, reader, clock=clock, stream=stream)
         self.queue = QueueView(control, reader, clock)
         self.url_lists = UrlLists(control, reader, stream=stream)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from crawler.config.readers import did_you_mean
 from crawler.daemon.api.operations import LIMIT_DEFAULT, LIMIT_MAX
@@ -40,6 +40,14 @@ class HostsParams(Strict, frozen=True, kw_only=True):
     sort: Text = "host"
     limit: Limit = LIMIT_DEFAULT
     after: Text = ""
+
+
+class HistoryParams(Strict, frozen=True, kw_only=True):
+    """Unix seconds, and the length of a step in seconds."""
+
+    from_: float | None = field(default=None, name="from")
+    to: float | None = None
+    step: int | None = None
 
 
 class HostParams(Strict, frozen=True, kw_only=True):
@@ -211,7 +219,7 @@ def read_query(items: Iterable[tuple[str, str]], kind: type[T]) -> T:
 def _may_be_empty(kind: type[Strict]) -> Sequence[str]:
     """The fields that may be empty. A boolean may not: `?dry_run=` must not reload."""
     fields = msgspec.structs.fields(kind)
-    return [one.name for one in fields if not one.required and one.type is not bool]
+    return [one.encode_name for one in fields if not one.required and one.type is not bool]
 
 
 def _problem(message: str, kind: type[Strict]) -> Problem:

@@ -9,6 +9,7 @@ from functools import partial
 from msgspec.structs import asdict
 
 from crawler.daemon import list_responses, responses
+from crawler.daemon.api.history_view import HistoryAnswer
 from crawler.daemon.api.host_steering import HostCommand, selection_of
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.api.url_lists import UrlLists
@@ -83,6 +84,12 @@ async def _of_lists(
     return await method(operations.url_lists, **given)
 
 
+async def _history(
+    operations: Operations, from_: float | None, to: float | None, step: int | None
+) -> HistoryAnswer:
+    return await operations.history.history(from_=from_, to=to, step=step)
+
+
 ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
@@ -90,6 +97,14 @@ ROUTES: tuple[Route, ...] = (
         "Describe what the crawl is doing now.",
         responses.Status,
         Operations.status,
+    ),
+    Route(
+        "GET",
+        "/api/history",
+        "Return what was counted in a span of time, in steps, and what happened to the crawl.",
+        HistoryAnswer,
+        _history,
+        types.HistoryParams,
     ),
     Route(
         "GET",

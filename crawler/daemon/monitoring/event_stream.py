@@ -19,6 +19,7 @@ from policies.url import host_of
 
 if TYPE_CHECKING:
     from crawler.daemon.monitoring.event_log import EventLog
+    from crawler.daemon.monitoring.history_recorder import HistoryRecorder
 
 QUEUE_MAX = 256  # events waiting for one listener; a slower listener is disconnected
 EVENTS_PER_S_MAX = 50  # contacts sent in a second; a page shows some, not hundreds
@@ -65,11 +66,18 @@ class Listener:
 
 
 class EventStream(Observer):
-    """Passes contacts, commands and holds to listeners. Commands are logged to `log` as well."""
+    """Passes contacts, commands and holds to listeners. Commands are logged to `log` as well, and
+    marked in `history`."""
 
-    def __init__(self, clock: Clock, log: EventLog | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        log: EventLog | None = None,
+        history: HistoryRecorder | None = None,
+    ) -> None:
         self._clock = clock
         self._log = log
+        self._history = history
         self._listeners: set[Listener] = set()
         self._second = 0
         self._sent = 0  # contacts, in this second
@@ -95,6 +103,8 @@ class EventStream(Observer):
         data = {"what": what, **values}
         if self._log is not None:
             self._log.event(LogLevel.INFO, "steered", **data, **logged_actor())
+        if self._history is not None:
+            self._history.commanded(what, values, logged_actor())
         self.send("change", data)
 
     def send(self, kind: str, data: Mapping[str, object]) -> None:

@@ -12,6 +12,7 @@ from crawler.clock import Clock
 from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
+from crawler.daemon.monitoring.history_recorder import HistoryRecorder
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_contacts import RecentContacts
 from crawler.daemon.monitoring.series import FINE_STEP_S, Sample, Series
@@ -38,21 +39,22 @@ class Monitor:
         self.health = HealthMonitor(clock, self.metrics)
         self.recent = RecentContacts()
         self.series = Series()
-        self.stream = EventStream(clock, log)
         self.access = AccessLog(clock, log)
+        self.history = HistoryRecorder(clock)
+        self.stream = EventStream(clock, log, self.history)
         self._log = log
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        return (self.stream, self.metrics, self.health, self.recent)
+        return (self.stream, self.metrics, self.health, self.recent, self.history)
 
     @contextlib.asynccontextmanager
     async def sampling(
         self, control: Control, shared: SharedStore | None = None
     ) -> AsyncIterator[None]:
-        """Sample the plots while this is open; close the event stream at the end. shared: add what
-        the other workers of its database do."""
-        async with asyncio.TaskGroup() as group:
+        """Sample the plots and record the history while this is open; close the event stream at the
+        end. shared: add what the other workers of its database do."""
+        async with self.history.recording(control), asyncio.TaskGroup() as group:
             task = group.create_task(self._sample_forever(control, shared))
             try:
                 yield
@@ -73,6 +75,7 @@ class Monitor:
         at_s, now, stats = self.clock.wall(), control.status(), await control.stats()
         if self._log is not None:
             self.metrics.log_lines_lost.of[()] = self._log.file.lost
+        self.history.sample(stats.queued)
         await self.health.sample(control.config, now.uncommitted)
         workers = () if shared is None else await shared.workers()
         others = others_in(workers)
