@@ -33,7 +33,7 @@ SENTENCES: Final[Mapping[HoldReason, str]] = {
     HoldReason.FILES: "too many open files: a file cannot be opened",
     HoldReason.MEMORY: "out of memory",
     HoldReason.DISK_FULL: "no space left on device",
-    HoldReason.DISK_LOW: "free disk space is below the configured minimum",
+    HoldReason.DISK_LOW: "free disk space is below its minimum",
     HoldReason.DISK_QUOTA: "the crawl has used all the disk space it is allowed",
     HoldReason.DISK_ERROR: "reading or writing a file failed",
     HoldReason.DATABASE_LOCKED: "another program has locked the database",

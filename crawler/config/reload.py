@@ -188,7 +188,7 @@ def _in_words(key: Key, value: object) -> str:
         return "as everywhere"
     match value:
         case None:
-            return "none"
+            return "the default" if key.unit else "none"
         case bool():
             return str(value).lower()
         case enum.Enum():

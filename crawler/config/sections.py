@@ -253,13 +253,13 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         ),
     ] = "0600"
     min_free_bytes: Annotated[
-        int,
+        int | None,
         Key(
             'hold the crawl while less disk space than this, such as "1GB", is free where the '
-            "database (SQLite) or a sink is; 0: no minimum",
+            "database (SQLite) or a sink is; 0: no minimum; empty: 200MB, or 2 % of a smaller disk",
             "bytes",
         ),
-    ] = 0
+    ] = None
     max_size_bytes: Annotated[
         float,
         Key(

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from crawler.clock import Clock
 from crawler.config.model import CurrentConfig
 from crawler.config.units import format_bytes
@@ -18,12 +20,26 @@ from policies.holds import HoldReason
 from storage.location import FileLocation
 
 CHECK_EVERY_S: Final = 5.0
+# The minimum, unless the config has one: room for the log, the WAL of the database and the work of
+# others on this machine. The share is for small disks.
+MIN_FREE_BYTES: Final = 200_000_000
+MIN_FREE_SHARE: Final = 0.02
+# With more free space than a crawl can fill in the meantime, the next look may wait.
+FILL_BYTES_PER_S: Final = 50_000_000
+CHECK_LATEST_S: Final = 60.0
 # Times the minimum: free space at which a held crawl resumes, so that it does not flap.
 RESUME_FACTOR: Final = 1.05
 # Of what a look took: the files of a large mirror are counted less often.
 REST_FACTOR: Final = 20.0
 _BLOCK_BYTES: Final = 512  # of st_blocks, on every system
 _DATABASE_FILES: Final = ("", "-wal", "-shm", "-journal", ".lock")
+
+
+class Free(Struct, frozen=True):
+    """Space on the file system of a folder, in bytes."""
+
+    free: int
+    total: int
 
 
 class DiskSpace:
@@ -37,6 +53,9 @@ class DiskSpace:
         self._files = [location.path] if isinstance(location, FileLocation) else []
         self._sinks = [sink.path for sink in config.sinks]
         self._folders = _folders([*self._files, *self._sinks])
+        # A database in memory has no file: a minimum that nobody has set does not concern it.
+        exists = [path for path in self._files if path.exists()]
+        self._default_folders = _folders([*exists, *self._sinks])
         self._clock = clock
         self._holds = holds
         self._look = asyncio.Event()
@@ -47,47 +66,58 @@ class DiskSpace:
         self._look.set()
 
     async def run(self) -> None:
-        """Check until cancelled. Without a configured limit, nothing is checked."""
+        """Check until cancelled. Without a limit, nothing is checked until the config changes."""
         try:
             while True:
                 began_s = self._clock.monotonic()
-                limited = await self._check()
+                next_s = await self._check()
                 now_s = self._clock.monotonic()
-                if limited:
-                    wait_s = max(CHECK_EVERY_S, REST_FACTOR * (now_s - began_s))
+                timer = None
+                if next_s is not None:
+                    wait_s = max(next_s, REST_FACTOR * (now_s - began_s))
                     timer = self._clock.call_at(now_s + wait_s, self._look.set)
                 await self._look.wait()
                 self._look.clear()
-                if limited:
+                if timer is not None:
                     timer.cancel()
         finally:
             self._over.set()  # the thread that counts files
 
-    async def _check(self) -> bool:
-        """Begin or end holds. False if there is no limit."""
+    async def _check(self) -> float | None:
+        """Begin or end holds. Return the seconds until the next look; None if there is no limit."""
         storage = self._effective.config.storage
+        next_s = None
         # In a thread: a network file system may take its time.
-        if storage.min_free_bytes:
-            self._judge_free(await in_thread(_free_bytes, self._folders))
+        folders = self._folders if storage.min_free_bytes else self._default_folders
+        if storage.min_free_bytes != 0 and folders:
+            next_s = self._judge_free(await in_thread(_space_in, folders))
         else:
             self._holds.end(HoldReason.DISK_LOW)
         if storage.max_size_bytes < float("inf"):
             self._judge_used(await in_thread(self._used_bytes))
+            next_s = CHECK_EVERY_S
         else:
             self._holds.end(HoldReason.DISK_QUOTA)
-        return bool(storage.min_free_bytes) or storage.max_size_bytes < float("inf")
+        return next_s
 
-    def _judge_free(self, free: dict[Path, int]) -> None:
-        minimum = self._effective.config.storage.min_free_bytes
+    def _judge_free(self, spaces: dict[Path, Free]) -> float:
+        """Begin or end the hold. Return the seconds until the next look."""
+        given = self._effective.config.storage.min_free_bytes
         held = any(hold.reason is HoldReason.DISK_LOW for hold in self._holds.current)
-        wanted = minimum * RESUME_FACTOR if held else minimum
-        short = [folder for folder, found in free.items() if found < wanted]
+        short, headroom = "", float("inf")
+        for folder, found in spaces.items():
+            minimum = _default_minimum(found.total) if given is None else given
+            headroom = min(headroom, found.free - minimum)
+            if not short and found.free < minimum * (RESUME_FACTOR if held else 1.0):
+                short = (
+                    f"{format_bytes(found.free)} free in {folder}, storage.min_free is "
+                    f"{format_bytes(minimum)}{' by default' if given is None else ''}"
+                )
         if short:
-            left = f"{format_bytes(free[short[0]])} free in {short[0]}"
-            detail = f"{left}, storage.min_free is {format_bytes(minimum)}"
-            self._holds.begin(HoldReason.DISK_LOW, detail)
-        else:
-            self._holds.end(HoldReason.DISK_LOW)
+            self._holds.begin(HoldReason.DISK_LOW, short)
+            return CHECK_EVERY_S
+        self._holds.end(HoldReason.DISK_LOW)
+        return min(max(headroom / FILL_BYTES_PER_S, CHECK_EVERY_S), CHECK_LATEST_S)
 
     def _judge_used(self, used: int) -> None:
         most = self._effective.config.storage.max_size_bytes
@@ -128,16 +158,22 @@ def _folders(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _free_bytes(folders: Iterable[Path]) -> dict[Path, int]:
-    """Free bytes in each folder; folders that cannot be read are omitted."""
-    free: dict[Path, int] = {}
+def _default_minimum(total_bytes: int) -> int:
+    """The minimum on a file system of this size."""
+    return min(MIN_FREE_BYTES, int(MIN_FREE_SHARE * total_bytes))
+
+
+def _space_in(folders: Iterable[Path]) -> dict[Path, Free]:
+    """The space in each folder; folders that cannot be read are omitted."""
+    spaces: dict[Path, Free] = {}
     for folder in folders:
         try:
             found = os.statvfs(folder)
         except OSError:
             continue  # removed, for example: the next write there will fail
-        free[folder] = found.f_bavail * found.f_frsize
-    return free
+        block = found.f_frsize
+        spaces[folder] = Free(free=found.f_bavail * block, total=found.f_blocks * block)
+    return spaces
 
 
 def _file_bytes(path: str) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 from crawler.config import ConfigError, from_dict
 from crawler.config.model import CurrentConfig
-from crawler.scheduling.disk_space import CHECK_EVERY_S, DiskSpace
+from crawler.scheduling.disk_space import CHECK_EVERY_S, CHECK_LATEST_S, DiskSpace
 from crawler.testing import JumpClock
 from policies.holds import HoldReason
 from tests.crawler.frontier.rig import DrivenFrontier
@@ -27,15 +27,17 @@ MB = 1_000_000
 
 
 class Disk:
-    def __init__(self, free_bytes: float) -> None:
+    def __init__(self, free_bytes: float, total_bytes: float = 1e12) -> None:
         self.free_bytes = free_bytes
+        self.total_bytes = total_bytes
         self.asked: list[str] = []
 
     def statvfs(self, path: Any) -> Any:
         self.asked.append(str(path))
         if self.free_bytes < 0:
             raise FileNotFoundError(path)
-        return os.statvfs_result((1, 1_000, 0, 0, int(self.free_bytes // 1_000), 0, 0, 0, 0, 255))
+        free, total = int(self.free_bytes // 1_000), int(self.total_bytes // 1_000)
+        return os.statvfs_result((1, 1_000, total, free, free, 0, 0, 0, 0, 255))
 
 
 async def test_the_crawl_is_held_and_resumes(
@@ -152,13 +154,69 @@ async def test_another_limit_counts_at_once(tmp_path: Path) -> None:
             await becomes(held=held)
 
 
-async def test_it_is_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("total_bytes", "minimum"),
+    [(1e12, 200 * MB), (10e9, 200 * MB), (1e9, 20 * MB), (100e6, 2 * MB), (0, 0)],
+)
+async def test_the_minimum_by_default_is_a_small_share_of_a_small_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, total_bytes: float, minimum: float
+) -> None:
+    disk = Disk(minimum, total_bytes)
+    monkeypatch.setattr("crawler.scheduling.disk_space.os.statvfs", disk.statvfs)
+    filled(tmp_path / "crawl.db", 1)
+    async with watched({"storage": {"url": f"sqlite:{tmp_path / 'crawl.db'}"}}) as (becomes, _, _):
+        await becomes(held=False)
+        if not minimum:
+            return  # a file system that does not tell its size
+        disk.free_bytes = 0.9 * minimum
+        (hold,) = await becomes(held=True)
+        assert hold.reason is HoldReason.DISK_LOW
+        assert f"storage.min_free is {minimum // MB:.0f} MB by default" in hold.sentence
+        disk.free_bytes = 1.1 * minimum
+        await becomes(held=False)
+
+
+async def test_without_a_file_or_a_limit_nothing_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database in memory has no file; 0 turns the minimum off."""
     disk = Disk(0)
     monkeypatch.setattr("crawler.scheduling.disk_space.os.statvfs", disk.statvfs)
     monkeypatch.setattr("crawler.scheduling.disk_space.os.lstat", disk.statvfs)
+    monkeypatch.chdir(tmp_path)
     async with watched({}) as (becomes, _, _):
         await becomes(held=False)
+    (tmp_path / "crawl.db").write_bytes(b"")
+    async with watched({"storage": {"min_free": 0}}) as (becomes, _, _):
+        await becomes(held=False)
     assert disk.asked == []
+
+
+async def test_a_sink_is_watched_beside_a_database_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(0)
+    monkeypatch.setattr("crawler.scheduling.disk_space.os.statvfs", disk.statvfs)
+    sink = {"kind": "jsonl", "path": str(tmp_path / "pages.jsonl")}
+    async with watched({"sink": [sink]}) as (becomes, _, _):
+        await becomes(held=True)
+
+
+@pytest.mark.parametrize(("free_bytes", "looks"), [(1e9, (225, 241)), (100e9, (60, 64))])
+async def test_with_much_free_space_looks_are_rare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: float, looks: tuple[int, int]
+) -> None:
+    """It is looked at before a crawl could have filled it."""
+    disk = Disk(free_bytes)
+    monkeypatch.setattr("crawler.scheduling.disk_space.os.statvfs", disk.statvfs)
+    filled(tmp_path / "crawl.db", 1)
+    async with JumpClock(grace_s=0.002) as clock:
+        config = from_dict({"storage": {"url": f"sqlite:{tmp_path / 'crawl.db'}"}})
+        space = DiskSpace(CurrentConfig(config), clock, DrivenFrontier(clock).holds)
+        task = asyncio.create_task(space.run())
+        await clock.sleep_until(clock.monotonic() + 60 * CHECK_LATEST_S)
+        task.cancel()
+    assert looks[0] <= len(disk.asked) <= looks[1]
 
 
 @pytest.mark.parametrize("value", [0, -1, "much", True])
