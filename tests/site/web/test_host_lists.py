@@ -64,7 +64,7 @@ async def test_a_phone_shows_one_line_per_host(tab: Any, running: Daemon, dark: 
     assert "queued" in await tab.js(
         "getComputedStyle(document.querySelector('.hosts .queued'), '::after').content"
     )
-    assert await tab.text(".hosts .why") == ""
+    assert not await tab.js("document.querySelector('.hosts .why').checkVisibility()")
     box = await tab.js(
         "(() => { const box = document.querySelector('.table-box');"
         " return box.scrollWidth <= box.clientWidth; })()"
