@@ -64,6 +64,17 @@ class HostsHeld(Struct, frozen=True, kw_only=True):
     others: Sequence[str] = ()
 
 
+class BlockedGroups(Struct, frozen=True, kw_only=True):
+    """Blocked URLs by host, reason and rule. Each row has `host`, `reason`, `rule`, `line` and
+    `robots_url` (None if there are several, or none), `urls` (how many), and `last_at` (Unix
+    seconds: when the last one was blocked). more: there are further groups. complete: all blocked
+    URLs were looked at, and not just some 100,000 of them."""
+
+    rows: Sequence[Row]
+    more: bool
+    complete: bool
+
+
 class RowPage(Struct, frozen=True, kw_only=True):
     """Some rows of a view. `after` requests the next page; None: this is the last one."""
 
@@ -170,10 +181,35 @@ class Reader(Protocol):
         ...
 
     async def blocked_page(
-        self, *, host: str | None = None, rule: str = "", limit: int = 100, after: str = ""
+        self,
+        *,
+        host: str | None = None,
+        rule: str = "",
+        exact: bool = False,
+        reason: str = "",
+        limit: int = 100,
+        after: str = "",
     ) -> RowPage:
         """Return some rows of `blocked` in a stable order: of one host (as in `iterate`), and with
-        rules that contain `rule` (ignoring case in A to Z). Raises ValueError as `hosts_page`."""
+        rules that contain `rule` (ignoring case in A to Z).
+
+        exact: with this rule, or, if it is "", with none. reason: with this `BlockReason` only.
+
+        Raises ValueError as `hosts_page`.
+        """
+        ...
+
+    async def blocked_groups(
+        self,
+        *,
+        host: str | None = None,
+        rule: str = "",
+        exact: bool = False,
+        reason: str = "",
+        limit: int = 100,
+    ) -> BlockedGroups:
+        """Count blocked URLs by host, reason and rule, the most first; filters as of
+        `blocked_page`. Raises ValueError for an invalid limit."""
         ...
 
     async def urls_page(self, wanted: UrlFilter, *, limit: int = 100, after: str = "") -> RowPage:

@@ -192,28 +192,6 @@ class FailedRow(Struct, frozen=True, kw_only=True):
     last_at: float
 
 
-class BlockedRow(Struct, frozen=True, kw_only=True):
-    """A row of the view `blocked`."""
-
-    url: str
-    reason: str
-    dialect: str
-    rule: str | None
-    line: int | None
-    robots_url: str
-    blocked_at: float
-    withdrawn: bool
-    anchor: str | None
-    referrer: str | None
-
-
-class BlockedPage(Struct, frozen=True, kw_only=True):
-    """GET /api/blocked. `after` requests the next page; null on the last."""
-
-    blocked: list[BlockedRow]
-    after: str | None
-
-
 class Retried(Struct, frozen=True, kw_only=True):
     """POST /api/retry: how many failed URLs are queued again."""
 
@@ -247,25 +225,6 @@ class Checked(Struct, frozen=True, kw_only=True):
     verdicts: list[CheckedUrl]
     robots: str | None
     robots_url: str | None
-
-
-class RobotsLine(Struct, frozen=True, kw_only=True):
-    """A line of a stored robots.txt, and how many URLs of its origin it blocked."""
-
-    line: int
-    text: str
-    blocked: int
-
-
-class RobotsCopy(Struct, frozen=True, kw_only=True):
-    """GET /api/robots: the copy stored for an origin, with the number of URLs each line blocked."""
-
-    origin: str
-    state: str
-    status: int | None
-    lines: list[RobotsLine]
-    fetched_at: float | None
-    truncated: bool
 
 
 class Setting(Struct, frozen=True, kw_only=True):

@@ -146,7 +146,34 @@ class BlockedQuery(Struct, frozen=True, kw_only=True):
         return RowPage(rows=rows, after=mark("id", keys[-1]) if more else None)
 
 
-def blocked(*, host: str | None, rule: str, limit: int, after: str) -> BlockedQuery:
+def rule_conditions(
+    *, rule: str, exact: bool, reason: str
+) -> tuple[list[str], dict[str, Parameter]]:
+    """Conditions on the verdict `v` by which URLs are blocked, and their values: see
+    `Reader.blocked_page`."""
+    conditions: list[str] = []
+    values: dict[str, Parameter] = {}
+    if exact:
+        conditions.append("v.rule = :rule" if rule else "v.rule IS NULL")
+        values["rule"] = findable(rule)
+    elif rule:
+        conditions.append(contains("lower(v.rule)", "rule"))
+        values["rule"] = findable(ascii_lower(rule))
+    if reason:
+        conditions.append("v.reason = :reason")
+        values["reason"] = findable(reason)
+    return conditions, values
+
+
+def blocked(
+    *,
+    host: str | None,
+    rule: str,
+    limit: int,
+    after: str,
+    exact: bool = False,
+    reason: str = "",
+) -> BlockedQuery:
     """Raise ValueError for invalid arguments."""
     check_limit(limit)
     values: dict[str, Parameter] = {"limit": limit + 1}
@@ -157,12 +184,13 @@ def blocked(*, host: str | None, rule: str, limit: int, after: str) -> BlockedQu
     if host is not None:
         host = findable(host)
         conditions.append("b.origin IN :origins")
-    if rule:  # EXISTS: verdicts are looked up for blocks in their order, not the other way round
+    of_verdict, more = rule_conditions(rule=rule, exact=exact, reason=reason)
+    if of_verdict:  # EXISTS: they are looked up for blocks in their order, not the other way round
         conditions.append(
             "EXISTS (SELECT 1 FROM verdicts AS v"  # noqa: S608
-            f" WHERE v.id = b.verdict AND {contains('lower(v.rule)', 'rule')})"
+            f" WHERE v.id = b.verdict AND {' AND '.join(of_verdict)})"
         )
-        values["rule"] = findable(ascii_lower(rule))
+        values |= more
     sql = (
         f"SELECT b.origin, b.id FROM blocks AS b WHERE {' AND '.join(conditions)}"  # noqa: S608
         " ORDER BY b.origin, b.id LIMIT :limit"

@@ -12,7 +12,7 @@ from typing import Protocol, Self, TypeVar
 from policies.robots_state import RobotsState
 from policies.url import origin_of
 from storage.columns import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
-from storage.engine import history_table, page_queries, queue_query, url_pages
+from storage.engine import blocked_groups, history_table, page_queries, queue_query, url_pages
 from storage.engine.link_table import (
     OUT,
     REQUISITE,
@@ -27,7 +27,7 @@ from storage.engine.statements import Statements, Value, Values
 from storage.engine.view_rows import ROWS_AT_ONCE, ViewRows
 from storage.history import History
 from storage.paging import findable
-from storage.reader import HostsHeld, UrlFilter
+from storage.reader import BlockedGroups, HostsHeld, UrlFilter
 from storage.store import Row, RowPage, Stats, StoreError, UrlState
 
 T = TypeVar("T")
@@ -166,10 +166,39 @@ class SqlReader:
         return await self._database.read(query.read)
 
     async def blocked_page(
-        self, *, host: str | None = None, rule: str = "", limit: int = 100, after: str = ""
+        self,
+        *,
+        host: str | None = None,
+        rule: str = "",
+        exact: bool = False,
+        reason: str = "",
+        limit: int = 100,
+        after: str = "",
     ) -> RowPage:
-        query = page_queries.blocked(host=host, rule=rule, limit=limit, after=after)
+        query = page_queries.blocked(
+            host=host, rule=rule, exact=exact, reason=reason, limit=limit, after=after
+        )
         return await self._database.read(query.read)
+
+    async def blocked_groups(
+        self,
+        *,
+        host: str | None = None,
+        rule: str = "",
+        exact: bool = False,
+        reason: str = "",
+        limit: int = 100,
+    ) -> BlockedGroups:
+        return await self._database.read(
+            partial(
+                blocked_groups.blocked_groups,
+                host=host,
+                rule=rule,
+                exact=exact,
+                reason=reason,
+                limit=limit,
+            )
+        )
 
     async def urls_page(self, wanted: UrlFilter, *, limit: int = 100, after: str = "") -> RowPage:
         page = partial(url_pages.urls_page, wanted=wanted, limit=limit, after=after)

@@ -27,6 +27,7 @@ from crawler.daemon.api.host_steering import (
 from crawler.daemon.api.pending_commands import in_time
 from crawler.daemon.api.queue_view import QueueView
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
+from crawler.daemon.api.robots_views import RobotsViews
 from crawler.daemon.api.url_lists import UrlLists
 from crawler.daemon.health import CheckName, HealthState
 from crawler.daemon.monitoring.event_stream import EventStream
@@ -45,12 +46,9 @@ from crawler.steering.control import Control
 from crawler.steering.host_selection import ALL_HOSTS
 from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded
 from crawler.steering.queue_holds import QueueReason
-from crawler.threads import in_thread
 from crawler.version import __version__
-from policies import robots as robots_txt
-from policies.url import SeedError, canonical, host_of, origin_of, without_userinfo
+from policies.url import SeedError, host_of, origin_of
 from storage import paging
-from storage.columns import robots_state
 from storage.store import Reader, Row, StoreError
 
 LIMIT_DEFAULT = 100  # rows of a page
@@ -97,6 +95,7 @@ class Operations:
         self.history = history
         self.host_steering = HostSteering(control, reader, clock=clock, stream=stream)
         self.queue = QueueView(control, reader, clock)
+        self.robots_views = RobotsViews(reader)
         self.url_lists = UrlLists(control, reader, stream=stream)
 
     # ------------------------------------------------------------ queries
@@ -257,49 +256,6 @@ class Operations:
         name = str(host["host"])
         held = self._control.host_now(name)
         return "" if held is None else self._control.wait_reason(name, host)
-
-    async def blocked(
-        self, *, host: str = "", rule: str = "", limit: int = LIMIT_DEFAULT, after: str = ""
-    ) -> responses.BlockedPage:
-        """A page of blocked URLs: of one host, and by rules that contain a string, case ignored."""
-        _check_limit(limit)
-        name = self._host_name(host) if host else None
-        if name is not None and await known_host(self._reader, name) is None:
-            raise unknown_host(name)
-        try:
-            page = await self._reader.blocked_page(host=name, rule=rule, limit=limit, after=after)
-        except ValueError as error:
-            raise Problem(422, str(error), field="after") from None
-        rows = from_rows(responses.BlockedRow, list(page.rows))
-        return responses.BlockedPage(blocked=rows, after=page.after)
-
-    async def robots(self, origin: str) -> responses.RobotsCopy:
-        """The robots.txt stored for an origin ("https://example.com"), line by line."""
-        url = canonical(origin)
-        if url is None:
-            raise invalid("origin", "must be an origin such as https://example.com")
-        name = origin_of(url)
-        copy = await self._reader.robots_copy(name)
-        if copy is None:
-            raise Problem(404, f"{name}/robots.txt is unknown", field="origin")
-        counts = await self._reader.blocked_lines(name)
-        body = copy.body or b""
-        lines = await in_thread(lambda: robots_txt.parse(body).lines)
-        return responses.RobotsCopy(
-            origin=name,
-            state=robots_state(copy),
-            status=copy.status,
-            lines=[
-                responses.RobotsLine(
-                    line=each.number,
-                    text=without_userinfo(each.text),
-                    blocked=counts.get(each.number, 0),
-                )
-                for each in (lines if copy.body is not None else ())
-            ],
-            fetched_at=copy.fetched_at,
-            truncated=copy.truncated,
-        )
 
     async def failed(self, host: str, *, limit: int = FAILED_SHOWN) -> list[responses.FailedRow]:
         """Some failed URLs of a host, in the order they were found; empty for a host with more than

@@ -58,10 +58,15 @@ class UrlParams(Strict, frozen=True, kw_only=True):
     url: Url
 
 
-class BlockedParams(Strict, frozen=True, kw_only=True):
+class BlockedRulesParams(Strict, frozen=True, kw_only=True):
     host: Text = ""
     rule: Text = ""
+    exact: bool = False
+    reason: Text = ""
     limit: Limit = LIMIT_DEFAULT
+
+
+class BlockedParams(BlockedRulesParams, frozen=True, kw_only=True):
     after: Text = ""
 
 

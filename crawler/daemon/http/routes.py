@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from msgspec.structs import asdict
 
-from crawler.daemon import list_responses, responses
+from crawler.daemon import list_responses, responses, robots_responses
 from crawler.daemon.api.history_view import HistoryAnswer
 from crawler.daemon.api.host_steering import HostCommand, selection_of
 from crawler.daemon.api.operations import Operations
@@ -53,6 +54,18 @@ async def _next_turn(operations: Operations, url: str) -> responses.NextTurn:
 
 async def _robots_state(operations: Operations, url: str) -> responses.RobotsKnown:
     return await operations.callers.robots_state(url)
+
+
+async def _blocked(operations: Operations, **given: Any) -> robots_responses.BlockedPage:
+    return await operations.robots_views.blocked(**given)
+
+
+async def _blocked_rules(operations: Operations, **given: Any) -> robots_responses.BlockedRules:
+    return await operations.robots_views.blocked_rules(**given)
+
+
+async def _robots(operations: Operations, origin: str) -> robots_responses.RobotsCopy:
+    return await operations.robots_views.robots(origin)
 
 
 async def _steer_hosts(
@@ -159,16 +172,24 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         "/api/blocked",
         "List blocked URLs, of one host, by rules that contain a string.",
-        responses.BlockedPage,
-        Operations.blocked,
+        robots_responses.BlockedPage,
+        _blocked,
         types.BlockedParams,
+    ),
+    Route(
+        "GET",
+        "/api/blocked/rules",
+        "Count blocked URLs by host and rule, the most first.",
+        robots_responses.BlockedRules,
+        _blocked_rules,
+        types.BlockedRulesParams,
     ),
     Route(
         "GET",
         "/api/robots",
         "Return the robots.txt stored for an origin, line by line.",
-        responses.RobotsCopy,
-        Operations.robots,
+        robots_responses.RobotsCopy,
+        _robots,
         types.OriginParams,
     ),
     Route(

@@ -8,6 +8,7 @@ from crawler.daemon.api.operations import Operations
 from crawler.daemon.http.application import GUARDS
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.problem import Problem
+from crawler.daemon.web.blocked_page import BlockedUrls
 from crawler.daemon.web.general_pages import GeneralPages
 from crawler.daemon.web.host_forms import HostForms
 from crawler.daemon.web.host_pages import HostPages
@@ -26,7 +27,7 @@ def add_pages(
     logout = app[GUARDS].sessions is not None
     context = PageContext(operations, monitor, renderer, logout)
     overview, general = OverviewPage(context), GeneralPages(context)
-    hosts, tester = HostPages(context), TesterPage(context)
+    hosts, tester, blocked = HostPages(context), TesterPage(context), BlockedUrls(context)
     urls, seeds = UrlListPages(context), SeedsPage(context)
     host_forms, downloads = HostForms(context), ListDownloads(context)
 
@@ -51,7 +52,7 @@ def add_pages(
             web.post("/host/slow", host_forms.slow),
             web.post("/host/retry", host_forms.retry),
             web.get("/find", general.find),
-            web.get("/blocked", general.blocked),
+            web.get("/blocked", blocked.blocked),
             web.get("/url", general.url),
             web.get("/tester", tester.form),
             web.post("/tester", tester.test),

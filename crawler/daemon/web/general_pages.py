@@ -1,8 +1,6 @@
-"""The pages about blocked URLs, one URL and the config. All of them work without JavaScript."""
+"""The pages about one URL and the config, which work without JavaScript, and the search field."""
 
 from __future__ import annotations
-
-from typing import Final
 
 from aiohttp import web
 
@@ -13,11 +11,9 @@ from crawler.daemon.web.filters import facts, sections
 from crawler.daemon.web.rendering import PageHandlers, link
 from policies.url import without_userinfo
 
-BLOCKED_PER_PAGE: Final = 50
-
 
 class GeneralPages(PageHandlers):
-    """Handlers of the search field, blocked URLs, one URL and the config."""
+    """Handlers of the search field, one URL and the config."""
 
     async def find(self, request: web.Request) -> web.Response:
         """Redirect to the page of a host or URL, or to the hosts with similar names."""
@@ -29,23 +25,6 @@ class GeneralPages(PageHandlers):
         except Problem:
             raise web.HTTPSeeOther(link("/hosts", {"search": wanted})) from None
         raise web.HTTPSeeOther(link("/host", {"host": host.host}))
-
-    async def blocked(self, request: web.Request) -> web.Response:
-        fields = {
-            "host": request.query.get("host", "").strip(),
-            "rule": request.query.get("rule", "").strip(),
-            "after": request.query.get("after", ""),
-        }
-        found = await self.operations.blocked(**fields, limit=BLOCKED_PER_PAGE)
-        values = {
-            "fields": fields,
-            "rows": found.blocked,
-            "filtered": bool(fields["host"] or fields["rule"]),
-            "first": link("/blocked", fields | {"after": ""}),
-            "next": found.after and link("/blocked", fields | {"after": found.after}),
-            "limit": BLOCKED_PER_PAGE,
-        }
-        return await self.page(request, "blocked", values)
 
     async def url(self, request: web.Request) -> web.Response:
         wanted = without_userinfo(request.query.get("url", "").strip())

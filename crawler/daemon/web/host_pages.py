@@ -112,7 +112,9 @@ class HostPages(PageHandlers):
         now_s = self.renderer.clock.wall()
         values: dict[str, object] = {"blocked": (), "more_blocked": False, "copies": ()}
         if LIVE_HEADER not in request.headers:  # an update in place shows only what changes
-            page = await self.operations.blocked(host=host.host, limit=BLOCKED_OF_HOST + 1)
+            page = await self.operations.robots_views.blocked(
+                host=host.host, limit=BLOCKED_OF_HOST + 1
+            )
             agents, dialect = await self._robots_identity(host.host)
             values = {
                 "blocked": page.blocked[:BLOCKED_OF_HOST],
@@ -163,7 +165,7 @@ class HostPages(PageHandlers):
         }
         if row.state not in ("rules", "stale"):
             return copy
-        kept = await self.operations.robots(row.origin)
+        kept = await self.operations.robots_views.robots(row.origin)
         marks = {
             line.line: (Mark(kind="blocked", words=f"blocked {line.blocked:,}"),)
             for line in kept.lines

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from policies.robots_state import RobotsState
+from storage.engine import blocked_groups
 from storage.paging import HOST_SORTS, HostFilter, mark
 from storage.store import HostClock
 
@@ -199,6 +200,53 @@ async def test_blocked_by_host_and_rule(forbidden: Any) -> None:
     assert await blocked(forbidden, host="b.test", rule="/Y") == ["http://b.test/x0"]
     assert await blocked(forbidden, host="c.test") == []
     assert await blocked(forbidden, rule="%") == []
+
+
+async def test_blocked_by_exactly_this_rule_and_reason(forbidden: Any) -> None:
+    assert await blocked(forbidden, rule="Disallow: /Y", exact=True, host="a.test") == [
+        "http://a.test/x0"
+    ]
+    assert await blocked(forbidden, rule="/Y", exact=True) == []
+    assert await blocked(forbidden, rule="", exact=True) == []
+    assert len(await blocked(forbidden, reason="robots")) == 9
+    assert await blocked(forbidden, reason="redirect") == []
+
+
+async def test_blocked_by_host_and_rule_are_counted(forbidden: Any) -> None:
+    found = await forbidden.reader.blocked_groups()
+    rules = {"/x": "Disallow: /x", "/Y": "Disallow: /Y"}
+    assert [(row["host"], row["rule"], row["line"], row["urls"]) for row in found.rows] == [
+        ("a.test", rules["/x"], 2, 4),
+        ("b.test", rules["/x"], 2, 3),
+        ("a.test", rules["/Y"], 3, 1),
+        ("b.test", rules["/Y"], 3, 1),
+    ]
+    assert (found.more, found.complete) == (False, True)
+    for row in found.rows:  # each group leads to its URLs
+        urls = await blocked(
+            forbidden, host=row["host"], rule=row["rule"], exact=True, reason=row["reason"]
+        )
+        assert len(urls) == row["urls"]
+        assert row["last_at"] > 0
+    assert found.rows[1]["robots_url"] == "http://b.test/robots.txt"
+    first = await forbidden.reader.blocked_groups(limit=1)
+    assert (len(first.rows), first.more) == (1, True)
+    of_host = await forbidden.reader.blocked_groups(host="b.test", rule="/y")
+    assert [row["urls"] for row in of_host.rows] == [1]
+    assert (await forbidden.reader.blocked_groups(host="nobody.test")).rows == []
+    assert (await forbidden.reader.blocked_groups(reason="redirect")).rows == []
+    with pytest.raises(ValueError, match="rows"):
+        await forbidden.reader.blocked_groups(limit=0)
+
+
+async def test_what_was_not_looked_at_is_admitted(
+    forbidden: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocked_groups, "GROUPED_MAX", 5)
+    found = await forbidden.reader.blocked_groups()
+    assert sum(row["urls"] for row in found.rows) == 5
+    assert not found.complete
+    assert (await forbidden.reader.blocked_groups(host="b.test")).complete
 
 
 async def test_lines_that_block(forbidden: Any) -> None:

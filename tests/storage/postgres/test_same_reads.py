@@ -190,12 +190,17 @@ async def pages_of_hosts(reader: Reader, now_s: float) -> Any:
 
 async def pages_of_blocked(reader: Reader, now_s: float) -> Any:
     found: list[Any] = []
-    for asked in ({}, {"host": "b.test"}, {"rule": "DISALLOW: /z"}, {"rule": "\0"}, {"host": "\0"}):
+    filters: list[dict[str, Any]] = [
+        {}, {"host": "b.test"}, {"rule": "DISALLOW: /z"}, {"rule": "\0"}, {"host": "\0"},
+        {"rule": "Disallow: /z", "exact": True}, {"exact": True}, {"reason": "redirect"},
+    ]  # fmt: skip
+    for asked in filters:
         after: str | None = ""
         while after is not None:
             page = await reader.blocked_page(limit=1, after=after, **asked)
             found.append((asked, page.rows))  # the place of the next page is made of ids
             after = page.after
+        found.append(await reader.blocked_groups(**asked))
     return found
 
 

@@ -108,6 +108,25 @@ async def test_blocked(daemon: Any, town: LocalWeb) -> None:
     assert len({one["url"] for one in pages.body["blocked"] + rest.body["blocked"]}) == 3
 
 
+async def test_blocked_urls_are_counted_by_rule(daemon: Any, town: LocalWeb) -> None:
+    answer = await daemon.client.get("/api/blocked/rules")
+    body = checked(answer.body, "/api/blocked/rules")
+    assert [(one["host"], one["rule"], one["urls"]) for one in body["rules"]] == [
+        (f"{name}.test", "Disallow: /private/", 1) for name in "abc"
+    ]
+    assert (body["more"], body["complete"]) == (False, True)
+    assert body["rules"][0]["robots_url"] == town.url("a.test", "/robots.txt")
+    (one,) = (await daemon.client.get("/api/blocked/rules?host=B.test&limit=1")).body["rules"]
+    query = {"host": one["host"], "rule": one["rule"], "exact": "1", "reason": one["reason"]}
+    rows = (await daemon.client.get("/api/blocked", params=query)).body["blocked"]
+    assert [row["url"] for row in rows] == [town.url("b.test", "/private/x.html")]
+    none = await daemon.client.get("/api/blocked?rule=private&exact=1")
+    assert none.body["blocked"] == []
+    for wrong in ("reason=x", "limit=0", "exact=maybe", "host=nobody.test"):
+        for path in ("blocked", "blocked/rules"):
+            assert (await daemon.client.get(f"/api/{path}?{wrong}")).status in (404, 422), wrong
+
+
 async def test_robots_copy_marks_the_lines_that_blocked(daemon: Any, town: LocalWeb) -> None:
     origin = town.url("a.test").rstrip("/")
     answer = await daemon.client.get("/api/robots", params={"origin": origin})

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from msgspec import convert, to_builtins
 
-from crawler.daemon import responses
+from crawler.daemon import responses, robots_responses
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.api.url_lists import UrlLists
@@ -68,6 +68,7 @@ class FakeOperations(Operations):
         self.files: dict[str, str] = {}  # origin -> robots.txt
         self.contacts: list[dict[str, Any]] = []
         self.blocked_rows: list[dict[str, Any]] = []
+        self.blocked_groups: list[dict[str, Any]] = []
         self.urls: dict[str, dict[str, Any]] = {}
         self.changes: list[str] = ["312 hosts: politeness.delay 1 s to 4 s"]
         self.asked: list[tuple[object, ...]] = []
@@ -156,10 +157,22 @@ class FakeOperations(Operations):
             raise Problem(404, f"{url} is unknown", field="url")
         return convert(self.urls[url], responses.UrlAnswer)
 
+    @property
+    def robots_views(self) -> Any:
+        return self
+
+    async def blocked_rules(self, **asked: Any) -> Any:
+        self.asked.append(("blocked_rules", asked))
+        return convert(
+            {"rules": self.blocked_groups, "more": False, "complete": True},
+            robots_responses.BlockedRules,
+        )
+
     async def blocked(self, **asked: Any) -> Any:
         self.asked.append(("blocked", asked))
         return convert(
-            {"blocked": self.blocked_rows[: asked["limit"]], "after": None}, responses.BlockedPage
+            {"blocked": self.blocked_rows[: asked["limit"]], "after": None},
+            robots_responses.BlockedPage,
         )
 
     async def robots(self, origin: str) -> Any:
@@ -176,7 +189,7 @@ class FakeOperations(Operations):
                 "fetched_at": NOW_S - 3_000,
                 "truncated": False,
             },
-            responses.RobotsCopy,
+            robots_responses.RobotsCopy,
         )
 
     async def config(self, host: str = "") -> Any:

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote_plus
 
 import aiohttp
 import pytest
@@ -146,6 +146,12 @@ async def test_what_comes_from_the_web_is_text(site: Site, answers: Any) -> None
             "referrer": "data:text/html,<script>alert(4)</script>",
         }
     ]
+    answers.blocked_groups = [
+        {
+            "host": HOSTILE, "reason": "robots", "rule": f"Disallow: /{HOSTILE}", "line": 2,
+            "robots_url": "javascript:alert(3)", "urls": 3, "last_at": 1.0,
+        }
+    ]  # fmt: skip
     answers.urls["http://a.test/"] = {
         "url": "http://a.test/",
         "state": "visited",
@@ -316,6 +322,31 @@ async def test_the_form_filters_and_sorts_hosts(site: Site, answers: Any) -> Non
     )  # fmt: skip
     assert 'aria-sort="descending"' in html
     assert "b.test" not in html
+
+
+async def test_blocked_urls_begin_with_their_rules(site: Site, answers: Any) -> None:
+    answers.blocked_groups = [
+        {
+            "host": "a.test", "reason": "robots", "rule": "Disallow: /x?a", "line": 2,
+            "robots_url": None, "urls": 1_234, "last_at": 1.0,
+        }
+    ]  # fmt: skip
+    html = await site.get("/blocked")
+    assert "1,234" in html
+    assert "several robots.txt" in html
+    (href,) = {tag["href"] for tag in tags(html, "a") if "exact=1" in (tag["href"] or "")}
+    assert href is not None
+    answers.asked.clear()
+    await site.get(unquote_plus(href))
+    assert answers.asked == [  # no counts: it is one group
+        (
+            "blocked",
+            {
+                "host": "a.test", "rule": "Disallow: /x?a", "exact": True, "reason": "robots",
+                "limit": 50, "after": "",
+            },
+        )
+    ]  # fmt: skip
 
 
 async def test_hosts_are_filtered_by_a_pattern_and_by_what_holds_their_urls(

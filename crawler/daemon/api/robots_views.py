@@ -1,0 +1,116 @@
+"""What robots.txt files say, and which URLs they block."""
+
+from __future__ import annotations
+
+from crawler.daemon.problem import Problem, invalid, unknown_host
+from crawler.daemon.responses import from_row, from_rows
+from crawler.daemon.robots_responses import (
+    BlockedPage,
+    BlockedRow,
+    BlockedRule,
+    BlockedRules,
+    RobotsCopy,
+    RobotsLine,
+)
+from crawler.explain.explanation import host_named, known_host
+from crawler.threads import in_thread
+from policies import robots as robots_txt
+from policies.url import canonical, origin_of, without_userinfo
+from storage.columns import robots_state
+from storage.paging import ROWS_MAX
+from storage.store import BlockReason, Reader
+
+LIMIT_DEFAULT = 100  # rows of a page
+
+
+class RobotsViews:
+    """Reads what a crawl knows of robots.txt files."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def blocked(
+        self,
+        *,
+        host: str = "",
+        rule: str = "",
+        exact: bool = False,
+        reason: str = "",
+        limit: int = LIMIT_DEFAULT,
+        after: str = "",
+    ) -> BlockedPage:
+        """A page of blocked URLs: of one host, for one reason (a BlockReason), and by rules that
+        contain a string, case ignored, or (`exact`) by exactly this rule. Raises Problem."""
+        name = await self._checked(host, reason, limit)
+        try:
+            page = await self._reader.blocked_page(
+                host=name, rule=rule, exact=exact, reason=reason, limit=limit, after=after
+            )
+        except ValueError as error:
+            raise Problem(422, str(error), field="after") from None
+        return BlockedPage(blocked=from_rows(BlockedRow, list(page.rows)), after=page.after)
+
+    async def blocked_rules(
+        self,
+        *,
+        host: str = "",
+        rule: str = "",
+        exact: bool = False,
+        reason: str = "",
+        limit: int = LIMIT_DEFAULT,
+    ) -> BlockedRules:
+        """Blocked URLs counted by host, reason and rule. Filters as of `blocked`. Raises
+        Problem."""
+        name = await self._checked(host, reason, limit)
+        found = await self._reader.blocked_groups(
+            host=name, rule=rule, exact=exact, reason=reason, limit=limit
+        )
+        return BlockedRules(
+            rules=[from_row(BlockedRule, row) for row in found.rows],
+            more=found.more,
+            complete=found.complete,
+        )
+
+    async def _checked(self, host: str, reason: str, limit: int) -> str | None:
+        """The name of the host, if there is one. Raises Problem."""
+        if not 1 <= limit <= ROWS_MAX:
+            raise invalid("limit", f"must be a whole number from 1 to {ROWS_MAX}")
+        if reason and reason not in tuple(BlockReason):
+            raise invalid("reason", f"must be one of {', '.join(BlockReason)}")
+        if not host:
+            return None
+        try:
+            name = host_named(host)
+        except ValueError:
+            raise invalid("host", "must be a host such as example.com") from None
+        if await known_host(self._reader, name) is None:
+            raise unknown_host(name)
+        return name
+
+    async def robots(self, origin: str) -> RobotsCopy:
+        """The robots.txt stored for an origin ("https://example.com"), line by line."""
+        url = canonical(origin)
+        if url is None:
+            raise invalid("origin", "must be an origin such as https://example.com")
+        name = origin_of(url)
+        copy = await self._reader.robots_copy(name)
+        if copy is None:
+            raise Problem(404, f"{name}/robots.txt is unknown", field="origin")
+        counts = await self._reader.blocked_lines(name)
+        body = copy.body or b""
+        lines = await in_thread(lambda: robots_txt.parse(body).lines)
+        return RobotsCopy(
+            origin=name,
+            state=robots_state(copy),
+            status=copy.status,
+            lines=[
+                RobotsLine(
+                    line=each.number,
+                    text=without_userinfo(each.text),
+                    blocked=counts.get(each.number, 0),
+                )
+                for each in (lines if copy.body is not None else ())
+            ],
+            fetched_at=copy.fetched_at,
+            truncated=copy.truncated,
+        )

@@ -1,0 +1,46 @@
+"""The page of blocked URLs in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.site.web.test_web_page import Daemon, daemon
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Daemon]:
+    async with daemon(tmp_path) as there:
+        await there.seen.contacts("busy.test", least=6)
+        yield there
+
+
+async def test_a_rule_leads_to_the_urls_it_blocks(tab: Any, running: Daemon) -> None:
+    await tab.send("Emulation.setScriptExecutionDisabled", value=True)
+    await tab.goto(running.url("/blocked?host=busy.test"))
+    assert "Disallow: /private/" in await tab.text(".rules tbody")
+    urls = int(await tab.js("document.querySelector('.rules .urls a').firstChild.textContent"))
+    await tab.click(".rules .urls a")
+    assert await tab.js("document.querySelectorAll('table tbody tr').length") == urls
+    assert await tab.js("document.querySelector('.rules')") is None
+    assert await tab.js("document.querySelector('#exact').checked")
+    assert "/private/" in await tab.text("tbody")
+    await tab.click("form.filter a")
+    assert await tab.js("document.querySelector('.rules') !== null")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_the_page_is_sound(tab: Any, running: Daemon, width: int, dark: bool) -> None:
+    await tab.look(width=width, dark=dark)
+    await tab.goto(running.url("/blocked"))
+    assert await tab.js("document.querySelector('.rules') !== null")
+    assert await tab.js("document.documentElement.scrollWidth <= innerWidth")
+    assert await tab.js(
+        "(() => { const box = document.querySelector('.table-box');"
+        " return box.scrollWidth <= box.clientWidth; })()"
+    )
+    assert await tab.violations() == []
