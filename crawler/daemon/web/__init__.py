@@ -53,6 +53,7 @@ def add_pages(
             web.post("/host/retry", host_forms.retry),
             web.get("/find", general.find),
             web.get("/blocked", blocked.blocked),
+            web.get("/blocked.{kind:csv|jsonl}", downloads.blocked),
             web.get("/url", general.url),
             web.get("/tester", tester.form),
             web.post("/tester", tester.test),

@@ -63,6 +63,7 @@ class BlockedUrls(PageHandlers):
             "all_rules": link("/blocked", fields | {"rules": "all"}),
             "next": found.after and link("/blocked", fields | {"after": found.after}),
             "limit": BLOCKED_PER_PAGE,
+            "downloads": {kind: link(f"/blocked.{kind}", fields) for kind in ("csv", "jsonl")},
         }
         return await self.page(request, "blocked", values)
 

@@ -14,6 +14,8 @@ from msgspec import structs
 
 from crawler.daemon.list_responses import SeedRow
 from crawler.daemon.responses import HostRow
+from crawler.daemon.robots_responses import BlockedRow
+from crawler.daemon.web.blocked_page import blocked_filter
 from crawler.daemon.web.host_filters import conditions, filter_of
 from crawler.daemon.web.rendering import PageHandlers
 from crawler.daemon.web.url_list_pages import UrlListFilter
@@ -54,6 +56,21 @@ class ListDownloads(PageHandlers):
                 after = page.after
 
         return await _sent(request, f"{wanted.state}-urls", VIEWS.get(wanted.state, ()), pages())
+
+    async def blocked(self, request: web.Request) -> web.StreamResponse:
+        """As GET /api/blocked."""
+        wanted = blocked_filter(request.query)
+
+        async def pages() -> AsyncGenerator[Rows, None]:
+            after: str | None = ""
+            while after is not None:
+                page = await self.operations.robots_views.blocked(
+                    **wanted, limit=ROWS_MAX, after=after
+                )
+                yield [structs.asdict(row) for row in page.blocked]
+                after = page.after
+
+        return await _sent(request, "blocked-urls", BlockedRow.__struct_fields__, pages())
 
     async def seeds(self, request: web.Request) -> web.StreamResponse:
         """As GET /api/seeds."""

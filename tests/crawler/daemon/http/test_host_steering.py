@@ -115,3 +115,15 @@ async def test_the_list_is_downloaded(daemon: Any) -> None:
     line = (await daemon.client.get("/hosts.jsonl?search=b")).body  # one, so it is JSON itself
     assert line["host"] == "b.test"
     assert (await daemon.client.get("/hosts.csv?state=asleep")).status == 422
+
+
+async def test_blocked_urls_are_downloaded(daemon: Any) -> None:
+    answer = await daemon.client.get("/blocked.csv?host=b.test")
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="blocked-urls.csv"'
+    head, row = answer.body.splitlines()
+    assert head.startswith("url,reason,dialect,rule,line,robots_url,")
+    assert "/private/x.html,robots,slurp,Disallow: /private/,2," in row
+    line = (await daemon.client.get("/blocked.jsonl?host=c.test&rule=private")).body
+    assert line["url"].endswith("/private/x.html")
+    assert (await daemon.client.get("/blocked.jsonl?host=c.test&rule=/no-such")).body is None
+    assert (await daemon.client.get("/blocked.csv?host=nobody.test")).status == 404
