@@ -370,6 +370,17 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "the stream ends, and its reader connects again",
         f"{CRAWLER}daemon/http/test_sse.py::test_a_listener_that_is_too_slow_is_let_go",
     ),
+    **{
+        f"crawler/daemon/monitoring/recent_log.py:{name}": (
+            "the log itself has all lines; `kept` and `written` of GET /api/log",
+            f"{CRAWLER}daemon/monitoring/test_recent_log.py::{test}",
+        )
+        for name, test in {
+            "LINES_MAX": "test_a_flood_of_one_kind_displaces_no_other",
+            "BYTES_MAX": "test_its_size_is_bounded",
+            "LINE_CHARS_MAX": "test_a_line_that_is_too_long_is_kept_without_its_details",
+        }.items()
+    },
     "crawler/daemon/webhook/delivery.py:WAITING_MAX": (
         "`notification_lost` in the log, and `courtly_webhook_notifications_total`",
         f"{CRAWLER}daemon/webhook/test_delivery.py::test_the_queue_is_bounded_and_what_is_lost_leaves_a_trace",

@@ -70,3 +70,25 @@ class FailedDropped(Struct, frozen=True, kw_only=True):
     """POST /api/drop: how many failed URLs were dropped."""
 
     dropped: int
+
+
+class LogRow(Struct, frozen=True, kw_only=True):
+    """A line of the log. `number`: in the order of lines since the start; `at`: Unix seconds;
+    `values`: the event's own fields."""
+
+    number: int
+    at: float
+    level: str
+    event: str
+    values: Mapping[str, Json]
+
+
+class LogPage(Struct, frozen=True, kw_only=True):
+    """GET /api/log: lines of the log that the daemon has in memory, the newest first. `after`
+    requests the next page; null on the last. `kept`: how many lines it has; `written`: how many
+    were logged since its start."""
+
+    lines: Sequence[LogRow]
+    after: str | None
+    kept: int
+    written: int

@@ -13,6 +13,7 @@ from aiohttp import hdrs, web
 from crawler.app import OpenCrawl
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.history_view import HistoryView
+from crawler.daemon.api.log_view import LogView
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.api.robots_check import RobotsThroughCrawl
 from crawler.daemon.http.application import build
@@ -46,6 +47,7 @@ async def operations_of(opened: OpenCrawl, monitor: Monitor) -> AsyncIterator[Op
             callers=callers,
             health=monitor.health,
             history=HistoryView(reader, monitor.history, opened.clock, shared=opened.store.shared),
+            log=LogView(monitor.recent_log, monitor.log_name),
             shared=shared,
         )
     finally:

@@ -24,6 +24,7 @@ from crawler.daemon.api.host_steering import (
     part_of_name,
     pattern_of,
 )
+from crawler.daemon.api.log_view import LogView
 from crawler.daemon.api.pending_commands import in_time
 from crawler.daemon.api.queue_view import QueueView
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
@@ -79,6 +80,7 @@ class Operations:
         callers: CallerRequests,
         health: HealthMonitor,
         history: HistoryView,
+        log: LogView,
         shared: SharedStore | None = None,
     ) -> None:
         self._control = control
@@ -93,6 +95,7 @@ class Operations:
         self.stream = stream
         self._health = health
         self.history = history
+        self.log = log
         self.host_steering = HostSteering(control, reader, clock=clock, stream=stream)
         self.queue = QueueView(control, reader, clock)
         self.robots_views = RobotsViews(reader)

@@ -89,6 +89,16 @@ class SeedsParams(Strict, frozen=True, kw_only=True):
     after: Text = ""
 
 
+class LogParams(Strict, frozen=True, kw_only=True):
+    """`level`: the minimum. `event`: a name, or "actions"."""
+
+    level: Text = ""
+    event: Text = ""
+    text: Text = ""
+    limit: Limit = LIMIT_DEFAULT
+    after: Text = ""
+
+
 class OriginParams(Strict, frozen=True, kw_only=True):
     origin: Name
 

@@ -103,6 +103,10 @@ async def _history(
     return await operations.history.history(from_=from_, to=to, step=step)
 
 
+async def _log(operations: Operations, **given: Any) -> list_responses.LogPage:
+    return await operations.log.lines(**given)
+
+
 ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
@@ -229,6 +233,14 @@ ROUTES: tuple[Route, ...] = (
         list_responses.SeedsPage,
         partial(_of_lists, UrlLists.seeds),
         types.SeedsParams,
+    ),
+    Route(
+        "GET",
+        "/api/log",
+        "List the latest lines of the log, the newest first.",
+        list_responses.LogPage,
+        _log,
+        types.LogParams,
     ),
     Route("POST", "/api/seeds", "Queue seeds.", SeedsAdded, Operations.seeds, body=types.SeedsBody),
     Route(

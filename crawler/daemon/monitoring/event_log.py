@@ -15,6 +15,7 @@ import structlog
 
 from crawler.config.secrets import HIDDEN, redact
 from crawler.config.sections import LogLevel
+from crawler.daemon.monitoring.recent_log import RecentLog
 from crawler.explain.formatting import json_printable
 from crawler.observer import Contacted, Observer
 from crawler.output import CLOSE_S, BackgroundWriter, write_some
@@ -41,6 +42,7 @@ class LogFile(BackgroundWriter):
         """Raises OSError if the file cannot be opened."""
         super().__init__()
         self._path = path
+        self.name = "" if path is None else path.name  # "": standard error
         self._mode = mode
         self._fd = -1 if path is None else _open(path, mode)
         self._place = None if path is None else os.fstat(self._fd)
@@ -115,7 +117,8 @@ _TRACEBACKS: Final = structlog.processors.ExceptionRenderer(
 
 
 class EventLog:
-    """Writes events, each as a line of JSON with its time, level and name.
+    """Writes events, each as a line of JSON with its time, level and name. `recent` keeps the
+    latest of them.
 
     worker: the number of this process, if it is one of several with the same log.
     """
@@ -123,7 +126,8 @@ class EventLog:
     def __init__(self, file: LogFile, level: LogLevel, *, worker: int | None = None) -> None:
         self.file = file
         self._always: Mapping[str, object] = {} if worker is None else {"worker": worker}
-        self._lines = _LineWriter(file)
+        self.recent = RecentLog()
+        self._lines = _LineWriter(file, self.recent)
         self._logger = structlog.wrap_logger(
             self._lines,
             processors=[
@@ -156,14 +160,16 @@ class EventLog:
 class _LineWriter:
     """The logger that structlog wraps."""
 
-    def __init__(self, file: LogFile) -> None:
+    def __init__(self, file: LogFile, recent: RecentLog) -> None:
         self._file = file
+        self._recent = recent
         self.hidden: tuple[str, ...] = ()  # as they are in JSON
 
     def msg(self, line: str) -> None:
         for secret in self.hidden:
             line = line.replace(secret, HIDDEN)
         self._file.write(line)
+        self._recent.add(line)
 
     debug = info = warning = error = critical = log = msg
 

@@ -15,6 +15,7 @@ from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.history_recorder import HistoryRecorder
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_contacts import RecentContacts
+from crawler.daemon.monitoring.recent_log import RecentLog
 from crawler.daemon.monitoring.series import FINE_STEP_S, Sample, Series
 from crawler.daemon.responses import others_in
 from crawler.observer import Observer
@@ -30,7 +31,7 @@ class Monitor:
     """Metrics, plots, recent contacts and the event stream of one crawl.
 
     `observers` belong to the crawl; `sampling` is open while it runs. `log`: commands are logged
-    there, and its lost lines are counted.
+    there, and its lost lines are counted. `recent_log` has its latest lines; none without a log.
     """
 
     def __init__(self, clock: Clock, log: EventLog | None = None) -> None:
@@ -38,6 +39,8 @@ class Monitor:
         self.metrics = Metrics()
         self.health = HealthMonitor(clock, self.metrics)
         self.recent = RecentContacts()
+        self.recent_log = RecentLog() if log is None else log.recent
+        self.log_name = "" if log is None else log.file.name  # of its file
         self.series = Series()
         self.access = AccessLog(clock, log)
         self.history = HistoryRecorder(clock)

@@ -13,6 +13,7 @@ from crawler.daemon.web.general_pages import GeneralPages
 from crawler.daemon.web.host_forms import HostForms
 from crawler.daemon.web.host_pages import HostPages
 from crawler.daemon.web.list_downloads import ListDownloads
+from crawler.daemon.web.log_page import LogPages
 from crawler.daemon.web.overview_page import OverviewPage
 from crawler.daemon.web.rendering import STATIC, PageContext, Renderer
 from crawler.daemon.web.seeds_page import SeedsPage
@@ -30,6 +31,7 @@ def add_pages(
     hosts, tester, blocked = HostPages(context), TesterPage(context), BlockedUrls(context)
     urls, seeds = UrlListPages(context), SeedsPage(context)
     host_forms, downloads = HostForms(context), ListDownloads(context)
+    log = LogPages(context)
 
     async def missing(_request: web.Request) -> web.StreamResponse:
         raise Problem(404, "There is no such page.")
@@ -59,6 +61,8 @@ def add_pages(
             web.post("/tester", tester.test),
             web.get("/seeds", seeds.seeds),
             web.post("/seeds", seeds.add_seeds),
+            web.get("/log", log.log),
+            web.get("/log.{kind:csv|jsonl}", downloads.log),
             web.get("/config", general.config),
             web.get("/config/reload", general.reload),
             web.post("/config/reload", general.reload),

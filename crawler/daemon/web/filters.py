@@ -151,6 +151,20 @@ def time_of_day(value: object) -> str | Markup:
     return f"{datetime.fromtimestamp(number, UTC):%H:%M:%S} UTC"
 
 
+def log_time(value: object, now_s: float) -> Markup:
+    """A `<time>` with the time of day to a millisecond, and the date if that is not today."""
+    number = _real(value)
+    if number is None or not 0 < number < 1e11:
+        return NOTHING
+    stamp = iso(number)
+    at = datetime.fromtimestamp(number, UTC).isoformat(" ", "milliseconds")[:23]
+    if iso(now_s)[:10] == stamp[:10]:
+        at = at[11:]
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        stamp, stamp.replace("T", " ").replace("Z", " UTC"), at
+    )
+
+
 def mood(status: Status) -> str:
     """The state of the crawl in a word, for titles: with a sign if it is not well."""
     word = status.state.value.capitalize()
@@ -216,6 +230,7 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     "count": count,
     "duration": duration,
     "host_link": host_link,
+    "log_time": log_time,
     "mood": mood,
     "percent": percent,
     "plain": plain,

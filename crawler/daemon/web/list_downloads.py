@@ -12,11 +12,12 @@ from typing import Final
 from aiohttp import web
 from msgspec import structs
 
-from crawler.daemon.list_responses import SeedRow
+from crawler.daemon.list_responses import LogRow, SeedRow
 from crawler.daemon.responses import HostRow
 from crawler.daemon.robots_responses import BlockedRow
 from crawler.daemon.web.blocked_page import blocked_filter
 from crawler.daemon.web.host_filters import conditions, filter_of
+from crawler.daemon.web.log_page import LogFilter
 from crawler.daemon.web.rendering import PageHandlers
 from crawler.daemon.web.url_list_pages import UrlListFilter
 from crawler.reports.exports import csv_cell
@@ -84,6 +85,26 @@ class ListDownloads(PageHandlers):
                 after = page.after
 
         return await _sent(request, "seeds", SeedRow.__struct_fields__, pages())
+
+    async def log(self, request: web.Request) -> web.StreamResponse:
+        """As GET /api/log. The values of an event are JSON in a CSV file."""
+        wanted = LogFilter.of(request.query)
+
+        async def pages() -> AsyncGenerator[Rows, None]:
+            after: str | None = ""
+            while after is not None:
+                page = await self.operations.log.lines(**structs.asdict(wanted), after=after)
+                yield [_log_row(row, request) for row in page.lines]
+                after = page.after
+
+        return await _sent(request, "log", LogRow.__struct_fields__, pages())
+
+
+def _log_row(row: LogRow, request: web.Request) -> Mapping[str, object]:
+    values = structs.asdict(row)
+    if request.match_info["kind"] == "csv":
+        values["values"] = json.dumps(row.values, ensure_ascii=False)
+    return values
 
 
 async def _sent(

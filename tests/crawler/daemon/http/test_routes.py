@@ -470,7 +470,7 @@ async def test_the_description_lists_every_route(start: Any) -> None:
         for route in daemon.app.router.routes()
         if route.method != "HEAD"
         and route.resource.canonical.startswith(
-            ("/api/", "/healthz", "/readyz", "/metrics", "/log")
+            ("/api/", "/healthz", "/readyz", "/metrics", "/login", "/logout")
         )
     } - {("GET", "/login")}  # a page
     assert served <= known
