@@ -48,6 +48,7 @@ TABLES: Final = (
     Table("failures"),
     Table("blocks", ("origin", "id")),
     Table("copies", ("origin",)),
+    Table("earlier_copies", ("origin",)),
     Table("readings"),
     Table("hints"),
     Table("data"),

@@ -64,6 +64,15 @@ class HostsHeld(Struct, frozen=True, kw_only=True):
     others: Sequence[str] = ()
 
 
+class EarlierCopy(Struct, frozen=True, kw_only=True):
+    """A robots.txt that applied until another answer came, at `replaced_at`. It was last fetched or
+    confirmed at `copy_at` (None: not known). Times in Unix seconds."""
+
+    body: bytes
+    copy_at: float | None
+    replaced_at: float
+
+
 class BlockedGroups(Struct, frozen=True, kw_only=True):
     """Blocked URLs by host, reason and rule. Each row has `host`, `reason`, `rule`, `line` and
     `robots_url` (None if there are several, or none), `urls` (how many), and `last_at` (Unix
@@ -278,6 +287,11 @@ class Reader(Protocol):
 
     async def robots_copy(self, origin: str) -> RobotsState | None:
         """Return the stored robots state of an origin, with its body."""
+        ...
+
+    async def robots_before(self, origin: str) -> EarlierCopy | None:
+        """Return the robots.txt of an origin that applied before the stored one, if there was
+        one."""
         ...
 
     async def robots_body(self, url: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Robots states of origins, and every robots.txt body that a state or a verdict refers to."""
+"""Robots states of origins, the copy before, and every robots.txt body that is referred to."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from policies.retries import FailureCode
 from policies.robots_state import RobotsState
 from storage.engine.name_ids import NameIds
 from storage.engine.statements import Statements, Value
+from storage.reader import EarlierCopy
 from storage.store import Judged, RobotsDue
 
 FIELDS = (
@@ -29,6 +30,17 @@ def read_copy(row: Sequence[Value]) -> tuple[str, RobotsState]:
     return str(origin), RobotsState(body=body, **fields)  # type: ignore[arg-type]
 
 
+def read_earlier_copy(row: Sequence[Value]) -> EarlierCopy:
+    """Return a replaced robots.txt, from a row: packed body, copy_at, replaced_at."""
+    packed, copy_at, replaced_at = row
+    assert isinstance(packed, bytes)
+    return EarlierCopy(
+        body=zlib.decompress(packed),
+        copy_at=None if copy_at is None else float(copy_at),
+        replaced_at=float(replaced_at or 0.0),
+    )
+
+
 @dataclass(slots=True)
 class RobotsCopies:
     """The robots.txt copies of all origins. For the store's thread only."""
@@ -42,10 +54,14 @@ class RobotsCopies:
         key = self.names.origins({origin: slot}, now_s)[origin].id
         body = None if access.body is None else self._body(access.body)
         replaced = self.names.body_of(key)
+        dropped: Value = None
+        if replaced not in (None, body):
+            (dropped,) = self.sql.row("earlier_body", key) or (None,)
+            self.sql.run("put_earlier_copy", key, access.fetched_at)
         values: list[Value] = [getattr(access, field) for field in FIELDS]
         self.sql.run("put_copy", key, body, *values)
-        if replaced not in (None, body):
-            self.sql.many("drop_bodies", [(replaced,)])
+        if dropped is not None:
+            self.sql.many("drop_bodies", [(dropped,)])
         self.sql.run("put_robots_at", robots_due_at(access), key)
         self.names.forget_body(key)
         if rejudge:
@@ -55,6 +71,7 @@ class RobotsCopies:
         """Delete the copies of a host's origins."""
         bodies = list(self.sql.rows("bodies_of_slot", slot))
         self.sql.run("drop_copies", slot)
+        self.sql.run("drop_earlier_copies", slot)
         self.sql.many("drop_bodies", bodies)
 
     def release(self, host: str | None, wall_s: float, now_s: float) -> list[int]:

@@ -22,12 +22,12 @@ from storage.engine.link_table import (
     hops_of,
     some_seeds,
 )
-from storage.engine.robots_copies import read_copy
+from storage.engine.robots_copies import read_copy, read_earlier_copy
 from storage.engine.statements import Statements, Value, Values
 from storage.engine.view_rows import ROWS_AT_ONCE, ViewRows
 from storage.history import History
 from storage.paging import findable
-from storage.reader import BlockedGroups, HostsHeld, UrlFilter
+from storage.reader import BlockedGroups, EarlierCopy, HostsHeld, UrlFilter
 from storage.store import Row, RowPage, Stats, StoreError, UrlState
 
 T = TypeVar("T")
@@ -238,6 +238,10 @@ class SqlReader:
             return None if row is None else read_copy(row)[1]
 
         return await self._database.read(find)
+
+    async def robots_before(self, origin: str) -> EarlierCopy | None:
+        row = await self._database.read(lambda sql: sql.row("earlier_copy", findable(origin)))
+        return None if row is None else read_earlier_copy(row)
 
     async def robots_body(self, url: str) -> bytes | None:
         """The robots.txt a blocked URL was judged by, also when it has been replaced since."""

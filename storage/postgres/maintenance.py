@@ -50,6 +50,7 @@ REFERENCES: Final = (
     ("blocks", "verdict", "verdicts"),
     ("verdicts", "body", "bodies"),
     ("copies", "body", "bodies"),
+    ("earlier_copies", "body", "bodies"),
 )
 _SIZE: Final = (
     "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"

@@ -1,4 +1,5 @@
--- From version 13 to 14: why a host backs off, and the history of the crawl.
+-- From version 13 to 14: why a host backs off, the history of the crawl,
+-- and the copies of robots.txt before the present ones.
 
 ALTER TABLE slots ADD COLUMN backoff_status INTEGER;
 
@@ -46,3 +47,12 @@ CREATE TABLE marks (  -- what happened to the crawl: storage.history.Mark
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX marks_by_time ON marks (at);
+
+CREATE TABLE earlier_copies (  -- of robots.txt: the body that applied before that in copies
+  origin INTEGER PRIMARY KEY,
+  body INTEGER NOT NULL REFERENCES bodies (id),
+  copy_at REAL,                         -- as in copies
+  replaced_at REAL NOT NULL             -- when another answer came: Unix seconds
+) STRICT;
+
+CREATE INDEX earlier_copies_by_body ON earlier_copies (body);

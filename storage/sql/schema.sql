@@ -254,6 +254,15 @@ CREATE TABLE copies (  -- of robots.txt: policies.robots_state.RobotsState, fiel
 
 CREATE INDEX copies_by_body ON copies (body) WHERE body IS NOT NULL;
 
+CREATE TABLE earlier_copies (  -- of robots.txt: the body that applied before that in copies
+  origin INTEGER PRIMARY KEY,
+  body INTEGER NOT NULL REFERENCES bodies (id),
+  copy_at REAL,                         -- as in copies
+  replaced_at REAL NOT NULL             -- when another answer came: Unix seconds
+) STRICT;
+
+CREATE INDEX earlier_copies_by_body ON earlier_copies (body);
+
 CREATE TABLE skips (
   reason TEXT PRIMARY KEY,
   count INTEGER NOT NULL

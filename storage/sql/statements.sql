@@ -661,11 +661,31 @@ INSERT INTO bodies (hash, size, packed) VALUES (?, ?, ?) RETURNING id;
 WITH v(id) AS (VALUES (?))
 DELETE FROM bodies WHERE id IN (SELECT v.id FROM v)
 AND NOT EXISTS (SELECT 1 FROM copies AS c WHERE c.body = bodies.id)
+AND NOT EXISTS (SELECT 1 FROM earlier_copies AS e WHERE e.body = bodies.id)
 AND NOT EXISTS (SELECT 1 FROM verdicts AS d WHERE d.body = bodies.id);
 
 -- name: bodies_of_slot
 SELECT DISTINCT c.body FROM origins AS o JOIN copies AS c ON c.origin = o.id
-WHERE o.slot = ? AND c.body IS NOT NULL;
+WHERE o.slot = ?1 AND c.body IS NOT NULL
+UNION
+SELECT e.body FROM origins AS o JOIN earlier_copies AS e ON e.origin = o.id WHERE o.slot = ?1;
+
+-- name: drop_earlier_copies
+DELETE FROM earlier_copies WHERE origin IN (SELECT id FROM origins WHERE slot = ?);
+
+-- name: earlier_body
+SELECT body FROM earlier_copies WHERE origin = ?;
+
+-- Of the copy that is about to be replaced.
+-- name: put_earlier_copy
+INSERT OR REPLACE INTO earlier_copies (origin, body, copy_at, replaced_at)
+SELECT c.origin, c.body, c.copy_at, coalesce(?2, c.copy_at, 0.0) FROM copies AS c
+WHERE c.origin = ?1 AND c.body IS NOT NULL;
+
+-- name: earlier_copy
+SELECT b.packed, e.copy_at, e.replaced_at
+FROM origins AS o JOIN earlier_copies AS e ON e.origin = o.id JOIN bodies AS b ON b.id = e.body
+WHERE o.name = ?;
 
 -- name: drop_copies
 DELETE FROM copies WHERE origin IN (SELECT id FROM origins WHERE slot = ?);

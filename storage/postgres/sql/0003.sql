@@ -1,4 +1,5 @@
--- From version 2 to 3: why a host backs off, and the history of the crawl.
+-- From version 2 to 3: why a host backs off, the history of the crawl,
+-- and the copies of robots.txt before the present ones.
 
 ALTER TABLE slots ADD COLUMN backoff_status bigint;
 
@@ -46,5 +47,14 @@ CREATE TABLE marks (  -- what happened to the crawl: storage.history.Mark
 );
 
 CREATE INDEX marks_by_time ON marks (at);
+
+CREATE TABLE earlier_copies (  -- of robots.txt: the body that applied before that in copies
+  origin bigint PRIMARY KEY,
+  body bigint NOT NULL REFERENCES bodies (id),
+  copy_at double precision,             -- as in copies
+  replaced_at double precision NOT NULL -- when another answer came: Unix seconds
+);
+
+CREATE INDEX earlier_copies_by_body ON earlier_copies (body);
 
 UPDATE crawl SET version = 3;

@@ -328,6 +328,15 @@ CREATE TABLE copies (  -- of robots.txt: policies.robots_state.RobotsState, fiel
 
 CREATE INDEX copies_by_body ON copies (body) WHERE body IS NOT NULL;
 
+CREATE TABLE earlier_copies (  -- of robots.txt: the body that applied before that in copies
+  origin bigint PRIMARY KEY,
+  body bigint NOT NULL REFERENCES bodies (id),
+  copy_at double precision,             -- as in copies
+  replaced_at double precision NOT NULL -- when another answer came: Unix seconds
+);
+
+CREATE INDEX earlier_copies_by_body ON earlier_copies (body);
+
 CREATE INDEX copies_failing ON copies (origin) WHERE failures > 0;
 
 CREATE TABLE skips (  -- by session, as the totals

@@ -1078,6 +1078,7 @@ ON CONFLICT DO NOTHING RETURNING id;
 WITH l AS (
   SELECT b.id FROM unnest($1::bigint[]) AS v (id) JOIN bodies AS b ON b.id = v.id
   WHERE NOT EXISTS (SELECT 1 FROM copies AS c WHERE c.body = b.id)
+  AND NOT EXISTS (SELECT 1 FROM earlier_copies AS e WHERE e.body = b.id)
   AND NOT EXISTS (SELECT 1 FROM verdicts AS d WHERE d.body = b.id)
   ORDER BY b.id FOR UPDATE OF b SKIP LOCKED
 )
@@ -1085,7 +1086,30 @@ DELETE FROM bodies USING l WHERE bodies.id = l.id;
 
 -- name: bodies_of_slot
 SELECT DISTINCT c.body FROM origins AS o JOIN copies AS c ON c.origin = o.id
-WHERE o.slot = $1::bigint AND c.body IS NOT NULL;
+WHERE o.slot = $1::bigint AND c.body IS NOT NULL
+UNION
+SELECT e.body FROM origins AS o JOIN earlier_copies AS e ON e.origin = o.id
+WHERE o.slot = $1::bigint;
+
+-- name: drop_earlier_copies
+DELETE FROM earlier_copies
+WHERE origin IN (SELECT o.id FROM origins AS o WHERE o.slot = $1::bigint);
+
+-- name: earlier_body
+SELECT body FROM earlier_copies WHERE origin = $1::bigint;
+
+-- Of the copy that is about to be replaced.
+-- name: put_earlier_copy
+INSERT INTO earlier_copies (origin, body, copy_at, replaced_at)
+SELECT c.origin, c.body, c.copy_at, coalesce($2::double precision, c.copy_at, 0.0)
+FROM copies AS c WHERE c.origin = $1::bigint AND c.body IS NOT NULL
+ON CONFLICT (origin) DO UPDATE SET
+  body = excluded.body, copy_at = excluded.copy_at, replaced_at = excluded.replaced_at;
+
+-- name: earlier_copy
+SELECT b.packed, e.copy_at, e.replaced_at
+FROM origins AS o JOIN earlier_copies AS e ON e.origin = o.id JOIN bodies AS b ON b.id = e.body
+WHERE o.name = $1::text;
 
 -- name: drop_copies
 DELETE FROM copies WHERE origin IN (SELECT o.id FROM origins AS o WHERE o.slot = $1::bigint);

@@ -52,12 +52,13 @@ async def test_a_host_with_urls_or_a_lease_is_kept(rig: Any, leased: bool) -> No
 
 
 async def test_robots_bodies_that_nothing_refers_to_are_deleted(rig: Any) -> None:
-    """However often a host changes its robots.txt, it takes room once."""
+    """However often a host changes its robots.txt, it takes room twice: the copy before is kept."""
     for n in range(5):
         body = f"User-agent: *\nDisallow: /{n}".encode()
         await used(rig, "a.test", RobotsState(status=200, body=body, copy_at=1.0, fetched_at=1.0))
-    assert await selected(rig.store, "SELECT count(*) FROM bodies") == [(1,)]
+    assert await selected(rig.store, "SELECT count(*) FROM bodies") == [(2,)]
     assert (await rig.reader.robots_copy("http://a.test")).body.endswith(b"/4")
+    assert (await rig.reader.robots_before("http://a.test")).body.endswith(b"/3")
 
 
 async def test_the_body_of_a_verdict_outlives_its_copy(rig: Any) -> None:

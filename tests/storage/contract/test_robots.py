@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
 
 from policies.robots_state import RobotsState
+from storage.reader import EarlierCopy
 from storage.store import BlockReason, Contact, HostClock, HostUpdate, Judged, RobotsDue
 
 FULL = RobotsState(
@@ -372,3 +375,45 @@ async def test_all_that_was_judged_can_be_marked_to_be_judged_again(rig):
     assert sorted(await due_again(rig)) == ["http://a.test", "http://b.test"]
     await rig.store.rejudge_done(rig.session, "http://a.test")
     assert await due_again(rig) == ["http://b.test"]
+
+
+def version(number, *, at):
+    body = f"User-agent: *\nDisallow: /{number}\n".encode()
+    return RobotsState(status=200, body=body, copy_at=at, fetched_at=at)
+
+
+async def test_the_copy_before_is_kept_and_only_that(rig):
+    before = rig.reader.robots_before
+    assert await before("http://a.test") is None
+    await put(rig, "http://a.test", version(1, at=1.0))
+    assert await before("http://a.test") is None
+    confirmed = RobotsState(status=304, body=version(1, at=1.0).body, copy_at=5.0, fetched_at=5.0)
+    await put(rig, "http://a.test", confirmed)
+    assert await before("http://a.test") is None  # it is the same file
+    await put(rig, "http://a.test", version(2, at=9.0))
+    first = EarlierCopy(body=version(1, at=1.0).body, copy_at=5.0, replaced_at=9.0)
+    assert await before("http://a.test") == first
+    await put(rig, "http://a.test", version(3, at=11.0))
+    second = EarlierCopy(body=version(2, at=9.0).body, copy_at=9.0, replaced_at=11.0)
+    assert await before("http://a.test") == second
+    await put(rig, "http://a.test", version(2, at=12.0))  # back again
+    assert (await before("http://a.test")).body == version(3, at=11.0).body
+    assert (await rig.reader.robots_copy("http://a.test")).body == version(2, at=9.0).body
+    assert await before("http://b.test") is None
+    if rig.kind == "sqlite":
+        with closing(sqlite3.connect(rig.path)) as db:  # nothing else is kept
+            assert db.execute("SELECT count(*) FROM bodies").fetchone() == (2,)
+
+
+async def test_the_copy_before_an_absent_one(rig):
+    await put(rig, "http://a.test", version(1, at=1.0))
+    await put(rig, "http://a.test", RobotsState(status=404, fetched_at=3.0))
+    gone = EarlierCopy(body=version(1, at=1.0).body, copy_at=1.0, replaced_at=3.0)
+    assert await rig.reader.robots_before("http://a.test") == gone
+    await put(rig, "http://a.test", version(2, at=4.0))
+    assert await rig.reader.robots_before("http://a.test") == gone
+    unreachable = RobotsState(
+        body=version(2, at=4.0).body, copy_at=4.0, failures=1, retry_at=9.0, error="timeout"
+    )
+    await put(rig, "http://a.test", unreachable)
+    assert await rig.reader.robots_before("http://a.test") == gone

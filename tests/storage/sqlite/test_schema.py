@@ -90,9 +90,10 @@ def test_a_database_of_the_version_before_is_brought_up_to_date(
 
 
 def test_a_database_of_version_12_gets_what_was_added_since(path: Path) -> None:
-    added = "SELECT sql FROM sqlite_schema WHERE name IN ('data', 'history', 'marks') ORDER BY name"
+    tables = ("data", "earlier_copies", "history", "marks")
+    added = f"SELECT sql FROM sqlite_schema WHERE name IN {tables} ORDER BY name"
     new = execute(path, added)
-    for table in ("data", "history", "marks"):
+    for table in tables:
         execute(path, f"DROP TABLE {table}")
     execute(path, "DROP VIEW hosts")
     execute(path, "ALTER TABLE slots DROP COLUMN backoff_status")
