@@ -285,6 +285,16 @@ class Reader(Protocol):
         of that view)."""
         ...
 
+    async def next_urls(self, host: str, *, limit: int = 20, now_s: float) -> Sequence[Row]:
+        """Return queued URLs of a host in the order in which they would be leased: those that are
+        due at `now_s` (Unix seconds) by priority, then the others by `due_at`.
+
+        Each row has `id`, `url`, `priority`, `depth`, `due_at` (Unix seconds; None: now),
+        `attempts`, `error` (of the last one, or None), and `sitemap` (whether it is one). Of a host
+        with very many origins, some are left out. Raises ValueError for an invalid limit.
+        """
+        ...
+
     async def robots_copy(self, origin: str) -> RobotsState | None:
         """Return the stored robots state of an origin, with its body."""
         ...

@@ -512,7 +512,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/web/charts.py:READ_MAX", "crawler/daemon/web/charts.py:_POINTS_MAX",
         "crawler/daemon/web/robots_sheet.py:_LINES_MAX",
         "crawler/daemon/web/timeline.py:STRIP_CONTACTS_MAX",
-        "storage/engine/blocked_groups.py:GROUPED_MAX",
+        "storage/engine/blocked_groups.py:GROUPED_MAX", "storage/engine/next_urls.py:ORIGINS_MAX",
         "crawler/daemon/web/filters.py:_SHOWN_CHARS_MAX", "crawler/events.py:LOOKED_AT_MAX",
         "crawler/mcp_server/refusals.py:WHY_CHARS_MAX",
         "crawler/mcp_server/robots_report.py:LINES_SHOWN_MAX",

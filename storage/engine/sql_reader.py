@@ -12,7 +12,14 @@ from typing import Protocol, Self, TypeVar
 from policies.robots_state import RobotsState
 from policies.url import origin_of
 from storage.columns import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
-from storage.engine import blocked_groups, history_table, page_queries, queue_query, url_pages
+from storage.engine import (
+    blocked_groups,
+    history_table,
+    next_urls,
+    page_queries,
+    queue_query,
+    url_pages,
+)
 from storage.engine.link_table import (
     OUT,
     REQUISITE,
@@ -231,6 +238,9 @@ class SqlReader:
 
     async def host(self, host: str) -> Row | None:
         return await self._database.read(lambda sql: _host(sql, findable(host)))
+
+    async def next_urls(self, host: str, *, limit: int = 20, now_s: float) -> Sequence[Row]:
+        return await self._database.read(lambda sql: next_urls.next_urls(sql, host, limit, now_s))
 
     async def robots_copy(self, origin: str) -> RobotsState | None:
         def find(sql: Statements) -> RobotsState | None:

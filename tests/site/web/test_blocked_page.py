@@ -14,12 +14,14 @@ from tests.site.web.test_web_page import Daemon, daemon
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Daemon]:
     async with daemon(tmp_path) as there:
-        await there.seen.contacts("busy.test", least=6)
+        await there.seen.contacts("busy.test", least=12)
         yield there
 
 
 async def test_a_rule_leads_to_the_urls_it_blocks(tab: Any, running: Daemon) -> None:
     await tab.send("Emulation.setScriptExecutionDisabled", value=True)
+    await tab.goto(running.url("/"))
+    await tab.click("button.stop")  # or further URLs are blocked meanwhile
     await tab.goto(running.url("/blocked?host=busy.test"))
     assert "Disallow: /private/" in await tab.text(".rules tbody")
     urls = int(await tab.js("document.querySelector('.rules .urls a').firstChild.textContent"))

@@ -214,6 +214,10 @@ async def single(reader: Reader, now_s: float) -> Any:
         "url": {url: await reader.url(url) for url in urls},
         "host": {host: await reader.host(host) for host in hosts},
         "robots_copy": {origin: await reader.robots_copy(origin) for origin in origins},
+        "next_urls": {
+            host: [{**row, "id": 0} for row in await reader.next_urls(host, now_s=now_s)]
+            for host in hosts
+        },
         "robots_before": {origin: await reader.robots_before(origin) for origin in origins},
         "robots_body": {url: await reader.robots_body(url) for url in urls},
         "robots_states": await reader.robots_states(hosts),
