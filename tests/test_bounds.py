@@ -502,6 +502,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/frontier/permits.py:UNPARSED_BYTES_MAX",
         "crawler/cli/process.py:FILES_MAX", "crawler/cli/process.py:OTHER_FILES_MAX",
         "crawler/daemon/connections.py:CONNECTIONS_MAX",
+        "crawler/daemon/listener.py:HANDSHAKES_MAX",
     ),
     SHOWN: (
         "storage/engine/url_pages.py:FAILURES_COUNTED_MAX",
@@ -593,6 +594,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/http/guards.py:STREAMS_OF_PEER_MAX",
         "crawler/daemon/http/application.py:BODY_BYTES_MAX",
         "crawler/daemon/http/application.py:FORM_BYTES_MAX",
+        "crawler/daemon/tls.py:PEM_BYTES_MAX",
         "crawler/daemon/web/tester_page.py:URLS_MAX",
         "policies/scope.py:HOPS_MAX",
         "storage/secret_sources.py:SECRET_BYTES_MAX",

@@ -58,6 +58,7 @@ def run(config_file: Path, workers: int, worker: WorkerNumber | None) -> None:
         import asyncio
 
         from crawler.daemon import runner as daemon  # slow to import
+        from crawler.daemon.listener import ListenError
 
     process.tune()
     try:
@@ -67,7 +68,7 @@ def run(config_file: Path, workers: int, worker: WorkerNumber | None) -> None:
         ):
             source = _ConfigFile(config_file, worker)
             clean = runner.run(daemon.run(config, source=source, announce=echo, worker=worker))
-    except daemon.ListenError as error:
+    except ListenError as error:
         raise click.exceptions.ClickException(str(error)) from None
     finally:
         _set_signal_handlers()

@@ -18,6 +18,8 @@ from storage.location import parse_location
 _URL = re.compile(r"https?://[^\s/()<>\"';,]+", re.IGNORECASE)
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 NAME_CHARS_MAX = 60  # of a daemon
+UNIX: Final = "unix:"  # before the path of a socket
+PROXY_ON_SOCKET: Final = "unix"  # a proxy that connects to the Unix socket
 # Paths of the daemon, which a prefix must not begin with: proxies may remove it or keep it.
 _OWN_SEGMENTS: Final = frozenset(
     {"api", "config", "healthz", "host", "hosts", "login", "logout", "metrics", "readyz", "static"}
@@ -126,7 +128,12 @@ def rooted_seeds(seeds: Sequence[str], base: Path) -> tuple[str, ...]:
 
 
 def listen_address(value: str) -> str:
-    """Return `HOST:PORT`, an address or `localhost`; with port 0 the system chooses one."""
+    """Return `HOST:PORT`, an address or `localhost`; with port 0 the system chooses one. Or
+    `unix:PATH`, a socket."""
+    if value.startswith(UNIX):
+        if not one_line(value).removeprefix(UNIX).strip():
+            raise ValueError('must have a path, as in "unix:/run/courtly/page.sock"')
+        return value
     host, _, port = value.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535 or not host:
@@ -134,6 +141,18 @@ def listen_address(value: str) -> str:
     if host != "localhost" and not is_address(host):
         raise ValueError(f'"{host}" is not an address to listen on, such as "127.0.0.1"')
     return value
+
+
+def rooted_listen(value: str, base: Path) -> str:
+    """Return the address with the path of a socket made absolute."""
+    if not value.startswith(UNIX):
+        return value
+    return f"{UNIX}{base / value.removeprefix(UNIX).strip()}"
+
+
+def trusted_proxy(value: str) -> str:
+    """Return an address, a range of addresses, or "unix"."""
+    return value if value == PROXY_ON_SOCKET else address_range(value)
 
 
 def base_path(value: str) -> str:

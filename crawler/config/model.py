@@ -101,8 +101,17 @@ class Config:
         if problems := [*_misnamed(config)]:
             raise ConfigError(*problems)
         section = config.daemon
+        if section.tls_certificate is None and section.tls_key is not None:
+            raise ConfigError(
+                f"{given.place('daemon.tls_key')}: daemon.tls_key: needs daemon.tls_certificate"
+            )
+        if section.tls_certificate is not None and section.unix_path is not None:
+            raise ConfigError(
+                f"{given.place('daemon.tls_certificate')}: daemon.tls_certificate: a Unix socket "
+                "(daemon.listen) has no TLS; its permissions protect it"
+            )
         in_file = isinstance(config.storage.location, FileLocation)
-        if not section.has_token and not in_file and not is_loopback(section.listens_on[0]):
+        if not section.has_token and not in_file and section.is_beyond_loopback:
             raise ConfigError(
                 f"{given.place('daemon.listen')}: daemon.token: must be set when daemon.listen "
                 "is not a loopback address and the database is on a server"

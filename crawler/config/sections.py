@@ -18,7 +18,7 @@ from msgspec import Struct
 from crawler.config import checks, secrets
 from crawler.config.host_patterns import static_address
 from policies.address import is_loopback
-from policies.config_key import Key, keys_of, media_type, url_pattern
+from policies.config_key import Key, keys_of, media_type, one_line, url_pattern
 from policies.scope import HOPS_MAX
 from storage.location import LEASE_S, FileLocation, Location
 from storage.secret_sources import rooted_source
@@ -303,8 +303,42 @@ class DaemonConfig(SectionWithSecrets, frozen=True, kw_only=True):
         ),
     ] = ""
     listen: Annotated[
-        str, Key("address and port to listen on", parse=checks.listen_address, restart=True)
+        str,
+        Key(
+            'address and port to listen on, or the path of a Unix socket: "unix:page.sock"',
+            parse=checks.listen_address,
+            rooted=checks.rooted_listen,
+            restart=True,
+        ),
     ] = "127.0.0.1:8710"
+    listen_mode: Annotated[
+        str,
+        Key(
+            'permissions of the Unix socket; "0660" admits the members of its group',
+            parse=checks.file_mode,
+            restart=True,
+        ),
+    ] = "0600"
+    listen_group: Annotated[
+        str,
+        Key(
+            "group of the Unix socket, by name or number; default: that of the process",
+            parse=one_line,
+            restart=True,
+        ),
+    ] = ""
+    tls_certificate: Annotated[
+        Path | None,
+        Key(
+            "certificate of the page in PEM format, with its chain; empty: plain HTTP. A reload "
+            "reads the file again",
+            restart=True,
+        ),
+    ] = None
+    tls_key: Annotated[
+        Path | None,
+        Key("key of the certificate; empty: in the same file", restart=True),
+    ] = None
     token: Annotated[
         str,
         Key(
@@ -341,8 +375,8 @@ class DaemonConfig(SectionWithSecrets, frozen=True, kw_only=True):
         tuple[str, ...],
         Key(
             "addresses of proxies whose X-Forwarded-For tells the address of a client: "
-            '["127.0.0.1", "10.0.0.0/8"]',
-            parse=checks.address_range,
+            '["127.0.0.1", "10.0.0.0/8"]; "unix": of those that connect to the Unix socket',
+            parse=checks.trusted_proxy,
             restart=True,
         ),
     ] = ()
@@ -370,8 +404,25 @@ class DaemonConfig(SectionWithSecrets, frozen=True, kw_only=True):
         return bool(self.token or self.tokens or self.read_tokens)
 
     @property
+    def unix_path(self) -> Path | None:
+        """The Unix socket to listen on; None for an address."""
+        found = self.listen.startswith(checks.UNIX)
+        return Path(self.listen.removeprefix(checks.UNIX)) if found else None
+
+    @property
+    def listen_file_mode(self) -> int:
+        """`listen_mode` as a number."""
+        return int(self.listen_mode, 8)
+
+    @property
+    def is_beyond_loopback(self) -> bool:
+        """Whether other machines may reach the listener, so that a token is required. A Unix socket
+        admits whom its mode admits."""
+        return self.unix_path is None and not is_loopback(self.listens_on[0])
+
+    @property
     def listens_on(self) -> tuple[str, int]:
-        """Address (without brackets) and port."""
+        """Address (without brackets) and port; not for a Unix socket."""
         host, _, port = self.listen.rpartition(":")
         return host.removeprefix("[").removesuffix("]"), int(port)
 

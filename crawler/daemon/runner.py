@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from crawler.app import OpenCrawl, open_crawl, plainest
@@ -20,6 +20,7 @@ from crawler.daemon.api.operations import Operations
 from crawler.daemon.connections import serving
 from crawler.daemon.http.accounts import Account, accounts_of, read_tokens, token_file
 from crawler.daemon.http.guards import HttpSettings
+from crawler.daemon.listener import ListenError, listening_on
 from crawler.daemon.monitoring.event_log import EventLog, LogFile, OutcomeLog
 from crawler.daemon.monitoring.liveness import LivenessReporter
 from crawler.daemon.monitoring.monitor import Monitor
@@ -27,19 +28,15 @@ from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
 from crawler.daemon.service import application, operations_of
 from crawler.daemon.supervised import EXIT, RELOAD, STOP, SupervisorChannel, WorkerNumber
+from crawler.daemon.tls import certificate_of
 from crawler.daemon.webhook.health_webhook import HealthWebhook, target_of
 from crawler.faults import contained
-from crawler.fetching.guard import listening
 from crawler.steering.control import ReloadSource
 from crawler.version import __version__
 from storage.location import FileLocation
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch, for its commit and the release of hosts
 LIBRARIES: Final = ("aiohttp", "asyncio", "courtly")  # whose logs go into the log of the daemon
-
-
-class ListenError(Exception):
-    """The daemon cannot listen on its address; the message gives the reason."""
 
 
 async def run(
@@ -91,6 +88,7 @@ class Daemon:
         self._leads = worker is None or worker.leads
         self._announce = announce
         self._http = HttpSettings()
+        self._certificate = certificate_of(config) if self._leads else None
         if self._leads:
             tokens = read_tokens(config)
             self.log.hide(one.text for one in tokens)
@@ -127,7 +125,7 @@ class Daemon:
                     observers=(*monitor.observers, liveness, OutcomeLog(self.log)),
                     source=source,
                 ) as opened,
-                operations_of(opened, monitor) as operations,
+                operations_of(opened, monitor, self._certificate) as operations,
                 monitor.sampling(opened.control, operations.shared),
                 self._served(operations, monitor) as address,
                 self._local_socket(operations, monitor),
@@ -151,7 +149,7 @@ class Daemon:
                     database=self.config.storage.location.shown,
                     version=__version__,
                 )
-                for warning in self.config.warnings if self._leads else ():
+                for warning in self._warnings() if self._leads else ():
                     self._warn(warning)
                 self._notify.ready()
                 if channel is not None:
@@ -270,25 +268,19 @@ class Daemon:
             return
         section = self.config.daemon
         app = application(operations, self._http, monitor)
-        host, port = section.listens_on
-        async with serving(app, monitor.clock, monitor.access, section.base_path) as connections:
+        async with (
+            serving(app, monitor.clock, monitor.access, section.base_path) as connections,
+            listening_on(
+                section,
+                connections,
+                self._certificate,
+                access=monitor.access,
+                clock=monitor.clock,
+            ) as address,
+        ):
             try:
-                server = await asyncio.get_running_loop().create_server(
-                    connections, host, port, backlog=unix_socket.BACKLOG
-                )
-            except OSError as error:
-                raise ListenError(
-                    f"cannot listen on {section.listen} (daemon.listen): {listen_error(error)}"
-                ) from None
-            try:
-                bound = server.sockets[0].getsockname()
-                shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-                with contextlib.ExitStack() as guarded:
-                    for one in server.sockets:
-                        guarded.enter_context(listening(*one.getsockname()[:2]))
-                    yield f"http://{shown}:{bound[1]}{section.base_path}/"
+                yield address
             finally:
-                server.close()
                 operations.stream.close()
 
     def _local_socket(
@@ -311,13 +303,14 @@ class Daemon:
     def _event(self, name: str, *, level: LogLevel = LogLevel.INFO, **values: object) -> None:
         self.log.event(level, name, **values)
 
+    def _warnings(self) -> Sequence[str]:
+        """What is probably unintended in the config. Raises CertificateError."""
+        if self._certificate is None:
+            return self.config.warnings
+        return (*self.config.warnings, *self._certificate.warnings(datetime.now(UTC)))
+
     def _warn(self, sentence: str) -> None:
         self._event("warning", level=LogLevel.WARNING, message=sentence)
-
-
-def listen_error(error: OSError) -> str:
-    """The message of the system, without the one that asyncio adds."""
-    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 def _log_file(config: Config) -> LogFile:
@@ -336,7 +329,8 @@ def settings_of(config: Config, accounts: tuple[Account, ...]) -> HttpSettings:
         accounts=accounts,
         trusted_proxies=section.trusted_proxies,
         hosts=section.hosts,
-        listen=section.listens_on[0],
+        listen="" if section.unix_path else section.listens_on[0],
+        unix=section.unix_path is not None,
         base_path=section.base_path,
     )
 

@@ -21,14 +21,17 @@ from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.exposition import CONTENT_TYPE
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.monitoring.shared_store import SharedStore
+from crawler.daemon.tls import Certificate
 from crawler.daemon.web import add_pages
 from crawler.daemon.web.rendering import Renderer
 from crawler.databases import open_reader
 
 
 @contextlib.asynccontextmanager
-async def operations_of(opened: OpenCrawl, monitor: Monitor) -> AsyncIterator[Operations]:
-    """The operations of a crawl, with a reader of their own."""
+async def operations_of(
+    opened: OpenCrawl, monitor: Monitor, certificate: Certificate | None = None
+) -> AsyncIterator[Operations]:
+    """The operations of a crawl, with a reader of their own. certificate: renewed by reloads."""
     reader = open_reader(opened.config.storage.location)
     shared = None
     if opened.store.shared:
@@ -49,6 +52,7 @@ async def operations_of(opened: OpenCrawl, monitor: Monitor) -> AsyncIterator[Op
             history=HistoryView(reader, monitor.history, opened.clock, shared=opened.store.shared),
             log=LogView(monitor.recent_log, monitor.log_name),
             shared=shared,
+            certificate=certificate,
         )
     finally:
         await callers.close()

@@ -1,10 +1,11 @@
-"""The local socket beside a database, through which commands of the same user reach the crawl that
-holds it. Its file mode protects it."""
+"""Unix sockets, which their file modes protect: the one beside a database, through which commands
+of the same user reach the crawl that holds it, and one that serves the page."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import grp
 import logging
 import os
 import socket
@@ -15,6 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storage.safe_files import check_folder
 from storage.socket_path import short_name, socket_path
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("courtly.http")
 
 BACKLOG = 128  # connections waiting to be accepted; the default of aiohttp
+CONNECT_S = 1.0  # to find out whether another process listens
 
 
 @contextlib.asynccontextmanager
@@ -91,7 +94,7 @@ def _bound(database: Path, warn: Callable[[str], None]) -> Iterator[socket.socke
         yield bound
     finally:
         bound.close()
-        _remove(path, ours)
+        remove(path, ours)
 
 
 @contextlib.asynccontextmanager
@@ -99,19 +102,28 @@ async def _served(app: web.Application, bound: socket.socket) -> AsyncIterator[N
     from crawler.clock import RealClock
     from crawler.daemon.connections import serving  # heavy
 
-    async with serving(app, RealClock()) as connections:
-        loop = asyncio.get_running_loop()
-        # From Python 3.13 on, asyncio would look the socket up under the name that it was bound to,
-        # which may be a short one that no longer exists, and delete it. `_remove` does that.
-        keep: dict[str, Any] = {} if sys.version_info < (3, 13) else {"cleanup_socket": False}
-        server = await loop.create_unix_server(connections, sock=bound, backlog=BACKLOG, **keep)
-        try:
-            yield
-        finally:
-            server.close()
+    async with serving(app, RealClock()) as connections, accepting(bound, connections):
+        yield
 
 
-def _remove(path: Path, ours: os.stat_result) -> None:
+@contextlib.asynccontextmanager
+async def accepting(
+    bound: socket.socket, connections: Callable[[], asyncio.BaseProtocol]
+) -> AsyncIterator[None]:
+    """Accept connections while this is open. The caller closes the socket and removes its file."""
+    # From Python 3.13 on, asyncio would look the socket up under the name that it was bound to,
+    # which may be a short one that no longer exists, and delete it. `remove` does that.
+    keep: dict[str, Any] = {} if sys.version_info < (3, 13) else {"cleanup_socket": False}
+    loop = asyncio.get_running_loop()
+    server = await loop.create_unix_server(connections, sock=bound, backlog=BACKLOG, **keep)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def remove(path: Path, ours: os.stat_result) -> None:
+    """Remove the file of a socket, unless another process has replaced it."""
     with contextlib.suppress(OSError):
         if os.path.samestat(ours, path.lstat()):
             path.unlink()
@@ -136,3 +148,58 @@ def bind(path: Path) -> tuple[socket.socket, os.stat_result]:
     finally:
         os.umask(before)
     return made, path.lstat()
+
+
+def bind_page(path: Path, mode: int, group: str) -> tuple[socket.socket, os.stat_result]:
+    """Create a socket for the page, for the members of a group as well if `mode` admits them.
+
+    group: a name or a number, "" for that of the process. A socket that nobody listens on is a
+    leftover, and replaced. Raises OSError, also if another process listens there, and for a folder
+    that every user may write to.
+    """
+    check_folder(path.parent)
+    if _is_served(path):
+        raise OSError("another process listens there")
+    number = _group(group)
+    made, ours = bind(path)
+    try:
+        if number >= 0:
+            try:
+                os.chown(path, -1, number, follow_symlinks=False)
+            except PermissionError:
+                raise OSError(
+                    f"the socket cannot be given to the group {group} (daemon.listen_group): "
+                    "this user is not a member of it"
+                ) from None
+        path.chmod(mode)  # last: until now, only the owner can connect
+    except OSError:
+        made.close()
+        remove(path, ours)
+        raise
+    return made, path.lstat()
+
+
+def _is_served(path: Path) -> bool:
+    """Whether a process accepts connections at a socket, or has too many already."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as made:
+        made.settimeout(CONNECT_S)
+        try:
+            with short_name(path) as name:
+                made.connect(name)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except TimeoutError:
+            return True
+    return True
+
+
+def _group(name: str) -> int:
+    """The number of a group; -1 for "". Raises OSError."""
+    if not name:
+        return -1
+    if name.isdecimal():
+        return int(name)
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise OSError(f"there is no group {name} (daemon.listen_group)") from None

@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 
 from msgspec import structs
 
@@ -36,6 +37,7 @@ from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.shared_store import SharedStore
 from crawler.daemon.problem import Problem, invalid, unknown_host
 from crawler.daemon.responses import from_row, from_rows
+from crawler.daemon.tls import Certificate, CertificateError
 from crawler.explain.explanation import (
     ExplainContext,
     explain_host,
@@ -61,13 +63,15 @@ SEED_BYTES_MAX = 65_536  # beyond any `scope.max_url_bytes`; an error message wo
 HOST_SORTS = paging.HOST_SORTS
 HOST_STATES = tuple(state.value for state in paging.HostFilter)
 READY_WITHIN_S = 2.0  # for an answer of the database
+_NOT_VALID = "the config is not valid"
+NEW_CERTIFICATE = "daemon.tls_certificate: another certificate, for new connections"
 _NEEDED = frozenset((CheckName.COMMITS, CheckName.DISK, CheckName.WORKERS))
 STATUS_KEPT_S = 0.25  # concurrent listeners share a status: it looks at every host in memory
 
 
 class Operations:
     """The operations of one running crawl. callers: of other programs, who send requests through
-    it. shared: its database, if other workers use it too."""
+    it. shared: its database, if other workers use it too. certificate: of the page."""
 
     def __init__(
         self,
@@ -82,8 +86,10 @@ class Operations:
         history: HistoryView,
         log: LogView,
         shared: SharedStore | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         self._control = control
+        self._certificate = certificate
         self.callers = callers
         self.shared = shared
         self._reader = reader
@@ -318,20 +324,38 @@ class Operations:
         return done
 
     async def reload(self, *, dry_run: bool = False) -> Reloaded:
-        """Reload the config. Raises Problem (422) with the errors of the config: nothing changed
-        then."""
+        """Reload the config, and the certificate of the page. Raises Problem (422) with the errors
+        of the config: nothing changed then."""
         base = self._control.config.given.base
+        try:
+            renewed = self._certificate is not None and self._certificate.changed()
+        except CertificateError as error:
+            sentence = f"daemon.tls_certificate: {error}"
+            raise Problem(422, sentence, title=_NOT_VALID, problems=(sentence,)) from None
         try:
             done = await in_time(self._control, self._control.reload(dry_run=dry_run))
         except ConfigError as error:
             problems = tuple(settings_list.without_folder(each, base) for each in error.problems)
-            raise Problem(
-                422, "; ".join(problems), title="the config is not valid", problems=problems
-            ) from None
+            raise Problem(422, "; ".join(problems), title=_NOT_VALID, problems=problems) from None
+        if self._certificate is not None:
+            done = self._renewed(self._certificate, done, renewed=renewed)
         if not dry_run:
             self.stream.change("reload", changes=list(done.changes))
         warnings = tuple(settings_list.without_folder(each, base) for each in done.warnings)
         return structs.replace(done, warnings=warnings)
+
+    def _renewed(self, certificate: Certificate, done: Reloaded, *, renewed: bool) -> Reloaded:
+        """The result of a reload with that of the certificate, which is renewed unless it was a dry
+        run."""
+        try:
+            if renewed and not done.dry_run:
+                certificate.renew()
+            warnings = certificate.warnings(datetime.fromtimestamp(self._clock.wall(), UTC))
+        except CertificateError as error:  # replaced at this very moment
+            warnings = (f"daemon.tls_certificate: {error}; the previous one stays in use",)
+            renewed = False
+        changes = (*done.changes, *([NEW_CERTIFICATE] if renewed else ()))
+        return structs.replace(done, changes=changes, warnings=(*done.warnings, *warnings))
 
     async def robots_check(
         self,

@@ -17,7 +17,6 @@ from typing import Final
 from msgspec import Struct
 
 from crawler.config import Config, ConfigError
-from policies.address import is_loopback
 from policies.config_key import one_line
 from storage.location import FileLocation
 from storage.safe_files import open_exclusive
@@ -91,7 +90,7 @@ def read_tokens(config: Config) -> tuple[Token, ...]:
     sources += [
         (name, one, Role.READ, "daemon.read_tokens") for name, one in section.read_tokens.items()
     ]
-    beyond_loopback = not is_loopback(section.listens_on[0])
+    beyond_loopback = section.is_beyond_loopback
     found: dict[str, Token] = {}
     for name, source, role, key in sources:
         try:

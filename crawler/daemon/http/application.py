@@ -253,7 +253,7 @@ async def _login(request: web.Request) -> web.StreamResponse:
         path=_cookie_path(request),
         httponly=True,
         samesite="Strict",
-        secure=request.headers.get(hdrs.ORIGIN, "").startswith("https:"),
+        secure=request.secure or request.headers.get(hdrs.ORIGIN, "").startswith("https:"),
     )
     return response
 

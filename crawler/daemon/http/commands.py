@@ -14,6 +14,7 @@ from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.problem import Problem
 from storage.store import StoreError
 
+ON_SOCKET: Final = "the Unix socket"  # in place of the address of a client
 CREDENTIAL_CHARS: Final = 8  # shorter strings may be part of our own words
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -42,11 +43,12 @@ def actor_of(request: web.Request, *, local: bool) -> Actor:
     """Who sent a request. local: through the Unix socket."""
     if local and request.transport is not None:
         return behind_socket(request.transport.get_extra_info("socket"))
-    return Actor(
-        name=request.get(ACTOR_NAME, ""),
-        peer=request.get(ACTOR_PEER, request.remote or ""),
-        via=API if request.path.startswith("/api/") else PAGE,
-    )
+    via = API if request.path.startswith("/api/") else PAGE
+    name, peer = request.get(ACTOR_NAME, ""), request.get(ACTOR_PEER, request.remote or "")
+    if peer == ON_SOCKET and request.transport is not None:
+        found = behind_socket(request.transport.get_extra_info("socket"))
+        return Actor(name=name or found.name, peer=found.peer, via=via)
+    return Actor(name=name, peer=peer, via=via)
 
 
 async def answered(

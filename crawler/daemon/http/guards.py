@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 
 from crawler.clock import Clock
+from crawler.config.checks import PROXY_ON_SOCKET
 from crawler.daemon import connections
 from crawler.daemon.http.accounts import DEFAULT, LOCAL, Account, account, matching
-from crawler.daemon.http.commands import ACTOR_NAME, ACTOR_PEER, route_of
+from crawler.daemon.http.commands import ACTOR_NAME, ACTOR_PEER, ON_SOCKET, route_of
 from crawler.daemon.http.sessions import FAILURES, FAILURES_PER_S, RateLimiter, Sessions
 from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.problem import Problem
@@ -53,10 +54,11 @@ class HttpSettings:
     """Access settings of the API.
 
     Without `token` and `accounts`, every client is admitted. `trusted_proxies`: address ranges
-    whose X-Forwarded-For is believed. `hosts`: names accepted in Host and Origin besides the
-    address listened on, with a port or for every port. `local`: a Unix socket, protected by its
-    file mode: neither names nor tokens are checked. `base_path`: the prefix of links, redirects and
-    cookies; requests have lost it when they arrive here."""
+    whose X-Forwarded-For is believed, and "unix" for the peers of a Unix socket. `hosts`: names
+    accepted in Host and Origin besides the address listened on, with a port or for every port.
+    `local`: the Unix socket beside a database, protected by its file mode: neither names nor tokens
+    are checked. `unix`: a Unix socket for the page, with all checks. `base_path`: the prefix of
+    links, redirects and cookies; requests have lost it when they arrive here."""
 
     token: str = ""
     accounts: tuple[Account, ...] = ()
@@ -64,6 +66,7 @@ class HttpSettings:
     hosts: tuple[str, ...] = ()
     listen: str = "127.0.0.1"  # address or name, without port
     local: bool = False
+    unix: bool = False
     base_path: str = ""
 
     @property
@@ -81,7 +84,10 @@ class Guards:
         self.access = access or AccessLog(clock)
         self._accounts = settings.all_accounts
         self.sessions = Sessions(clock) if self._accounts else None
-        self._proxies = [ipaddress.ip_network(one) for one in settings.trusted_proxies]
+        self._proxies = [
+            ipaddress.ip_network(one) for one in settings.trusted_proxies if one != PROXY_ON_SOCKET
+        ]
+        self._trusts_socket = settings.unix and PROXY_ON_SOCKET in settings.trusted_proxies
         self._pace = RateLimiter(clock, at_once=REQUESTS, per_s=REQUESTS_PER_S)
         self._pace_from_elsewhere = RateLimiter(clock, at_once=LINKS, per_s=LINKS_PER_S)
         self._guesses = RateLimiter(clock, at_once=FAILURES, per_s=FAILURES_PER_S)
@@ -141,7 +147,7 @@ class Guards:
         here = str(bound[0]) if isinstance(bound, tuple) else ""
         if name in (self.settings.listen, here):
             return True
-        return name in LOCAL_NAMES and is_loopback(here)
+        return name in LOCAL_NAMES and (self.settings.unix or is_loopback(here))
 
     def _check_origin(self, request: web.Request) -> bool:
         """Refuse requests from pages of other sites (CSRF), which carry Origin, Sec-Fetch-Site or
@@ -231,7 +237,7 @@ class Guards:
     def client_of(self, request: web.Request) -> str:
         """The address of the client. Behind trusted proxies: the last one in X-Forwarded-For that
         is not a trusted proxy, because a client can write anything before it."""
-        peer = request.remote or ""
+        peer = ON_SOCKET if self.settings.unix else request.remote or ""
         if not self._is_proxy(peer):
             return connections.peer_of(peer)
         named = ",".join(request.headers.getall("X-Forwarded-For", []))
@@ -246,6 +252,8 @@ class Guards:
         return connections.peer_of(peer)
 
     def _is_proxy(self, address: str) -> bool:
+        if address == ON_SOCKET:
+            return self._trusts_socket
         try:
             found = ipaddress.ip_address(address)
         except ValueError:

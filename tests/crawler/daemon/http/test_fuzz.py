@@ -39,6 +39,8 @@ async def test_any_body_gets_a_valid_response(daemon: Any) -> None:
             body = {name: value(rng) for name in rng.sample(names, rng.randrange(1, len(names)))}
             if route.path == "/api/robots/check":
                 body.pop("url", None)  # of a site: that is another test's
+            if route.waits and body.get("url") == "http://a.test/":
+                continue  # nothing answers at its port 80: the request would wait for days
             answer = await daemon.local.post(
                 route.path,
                 data=json.dumps(body).encode(),
