@@ -34,7 +34,7 @@ class QueueReason(enum.StrEnum):
 
 
 PHRASES: Final[Mapping[QueueReason, str]] = {
-    QueueReason.READY: "ready: waiting for a free request slot",
+    QueueReason.READY: "ready to be requested",
     QueueReason.IN_FLIGHT: "a request to their host is in flight",
     QueueReason.DELAY: "waiting for the politeness delay",
     QueueReason.BACKOFF: "their host is backing off",
