@@ -10,6 +10,7 @@ from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.problem import Problem
 from crawler.daemon.web.blocked_page import BlockedUrls
 from crawler.daemon.web.general_pages import GeneralPages
+from crawler.daemon.web.history_page import HistoryPage
 from crawler.daemon.web.host_forms import HostForms
 from crawler.daemon.web.host_pages import HostPages
 from crawler.daemon.web.list_downloads import ListDownloads
@@ -29,6 +30,7 @@ def add_pages(
     context = PageContext(operations, monitor, renderer, logout)
     overview, general = OverviewPage(context), GeneralPages(context)
     hosts, tester, blocked = HostPages(context), TesterPage(context), BlockedUrls(context)
+    history = HistoryPage(context)
     urls, seeds = UrlListPages(context), SeedsPage(context)
     host_forms, downloads = HostForms(context), ListDownloads(context)
     log = LogPages(context)
@@ -48,6 +50,8 @@ def add_pages(
             web.post("/urls/retry", urls.retry),
             web.post("/urls/drop", urls.drop),
             web.get("/host", hosts.host),
+            web.get("/history", history.history),
+            web.get("/history.csv", history.as_csv),
             web.post("/hosts/steer", host_forms.steer),
             web.post("/host/pause", host_forms.pause),
             web.post("/host/resume", host_forms.resume),

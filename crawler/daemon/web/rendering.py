@@ -31,6 +31,7 @@ NAV: Final = (
     ("blocked", "/blocked", "Blocked"),
     ("tester", "/tester", "Robots tester"),
     ("seeds", "/seeds", "Seeds"),
+    ("history", "/history", "History"),
     ("log", "/log", "Log"),
     ("config", "/config", "Config"),
 )

@@ -158,6 +158,7 @@ def pages(running: Daemon) -> list[str]:
         f"/url?url={hostile}",
         "/tester",
         "/seeds",
+        "/history",
         "/config?host=busy.test",
         "/config/reload",
         "/no-such-page",
