@@ -266,10 +266,13 @@ async def test_a_session_that_ends_frees_its_addresses(pair: Pair) -> None:
 
 
 async def test_limits_of_the_server_are_not_for_workers(pair: Pair) -> None:
-    for name in ("idle_session_timeout", "lock_timeout", "statement_timeout"):
-        database = pair.url.rpartition("/")[2]
-        await one(pair.url, f"DO $$BEGIN ALTER DATABASE {database} SET {name} = 1; END$$")
+    limits = ("idle_session_timeout", "lock_timeout", "statement_timeout")
+    database = pair.url.rpartition("/")[2]
+    # One connection, without them: a new one that is not quick enough would be ended.
+    db = await asyncpg.connect(pair.url, server_settings=dict.fromkeys(limits, "0"))
     try:
+        for name in limits:
+            await db.execute(f"ALTER DATABASE {database} SET {name} = 1")
         store = store_at(pair.url, lease_s=LEASE_S)
         session = await store.open_session("limited")
         await store.add([link(f"http://a.test/{n}") for n in range(1_000)])
@@ -277,6 +280,5 @@ async def test_limits_of_the_server_are_not_for_workers(pair: Pair) -> None:
         await store.close(session)
         assert store.telemetry().reconnections == 0
     finally:
-        db = await asyncpg.connect(pair.url, server_settings={"statement_timeout": "0"})
         await db.execute(f"ALTER DATABASE {database} RESET ALL")
         await db.close()

@@ -162,7 +162,7 @@ async def test_repeated_transactions_are_counted(
         await db.execute("SELECT FROM slots WHERE name = 'a.test' FOR UPDATE")
     await db.execute("COMMIT")
     assert not (await committing).stale
-    assert store.telemetry().conflicts == 1
+    assert store.telemetry().conflicts >= 1  # its second try may lock the host's row first again
 
 
 async def test_the_largest_tables(open_store: Opener, postgres_url: str) -> None:
