@@ -1368,14 +1368,13 @@ ON CONFLICT (session, number) DO UPDATE SET
 
 -- Rows that another worker is folding are left to it.
 -- name: fold_history
-DELETE FROM history AS h USING (
-  SELECT step_s, at, session FROM history WHERE step_s = $1::bigint AND at < $2::bigint
+DELETE FROM history WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM history WHERE step_s = $1::bigint AND at < $2::bigint
   ORDER BY at, session LIMIT $3::bigint FOR UPDATE SKIP LOCKED
-) AS old
-WHERE h.step_s = old.step_s AND h.at = old.at AND h.session = old.session
+))
 RETURNING
-  h.step_s, h.at, h.session, h.observed_s, h.success, h.redirects, h.client_errors, h.server_errors,
-  h.unanswered, h.failed, h.given_up, h.queued, h.latency, h.lateness;
+  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
+  failed, given_up, queued, latency, lateness;
 
 -- Of the rows of a step, newest first: when the one begins before which so many are.
 -- name: history_excess

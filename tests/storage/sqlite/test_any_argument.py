@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from policies.robots_state import RobotsState
+from storage.history import Mark, MarkKind
 from storage.sqlite.maintenance import check
 from storage.store import Batch, Blocked, Contact, HostClock, HostUpdate, Plan, Prefetch, Store
 from tests.storage.conftest import Rig
@@ -41,6 +42,8 @@ ROOM = {
     "blocked_by_robots": ["origin"],
     "acquire": ["slot"],
     "retry_failed": ["host", "code"],
+    "drop_failed": ["host", "code"],
+    "put_history": ["reason", "sentence", "actor", "via"],  # the numbers are ours
     "set_control": ["slot"],
     "name_session": ["name"],
     "open_session": ["name"],
@@ -113,6 +116,11 @@ async def call(rig: Rig, method: str, field: str, value: Any) -> None:
             assert "b.test" in await store.acquire(session, ["b.test", value])
         case "retry_failed":
             await store.retry_failed(**one)
+        case "drop_failed":
+            await store.drop_failed(**one)
+        case "put_history":
+            mark = Mark(session=session, number=1, kind=MarkKind.HOLD, at=1.8e9, until=1.8e9)
+            await store.put_history(session, [], [structs.replace(mark, **one)])
         case "set_control":
             await store.set_control(value, paused=True)
         case "name_session":
@@ -138,6 +146,7 @@ def fits(method: str, field: str, value: object) -> bool:
     texts = {
         "error", "origin", "slot", "host", "code", "name", "etag", "last_modified", "dialect",
         "rule", "robots_url", "reason", "delay_source", "kind", "skipped", "closed",
+        "sentence", "actor", "via",
     }  # fmt: skip
     return isinstance(value, str) == (field in texts)
 

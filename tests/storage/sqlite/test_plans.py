@@ -27,6 +27,7 @@ SCANS = {
     "failed_slots": {"o"},  # by hand
     "sizes": {"origins", "copies"},
     "last_sessions": {"sessions"},
+    "marks_excess": {"marks"},  # an index of some thousand
     "session_names": {"sessions"},  # from the newest, 20 of them
 }
 # Read in the order of an index that holds nothing but candidates.
