@@ -137,7 +137,8 @@ class Reader(Protocol):
 
         Each row has `reason` (StoredReason), `urls`, `hosts`, `first_at` and `last_at` (Unix
         seconds: when the first and the last of its hosts may be contacted), and `through_at`: when
-        the slowest would be done if every URL took one request. `host` is "", or, for a host that
+        the slowest would be done if every URL took one request; `visited_hosts`: how many of the
+        hosts have visited URLs. `host` is "", or, for a host that
         a session holds, its name: that session knows more about it.
         """
         ...

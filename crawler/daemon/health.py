@@ -20,6 +20,8 @@ from policies.holds import CONNECTING, HoldReason
 
 SAMPLE_MIN: Final = 20  # events; a share of fewer means nothing
 LOST_WARNING, LOST_BAD = 0.3, 0.6  # of the requests for pages
+GONE_WARNING, GONE_BAD = 0.2, 0.5  # of the hosts that have responded before
+GONE_HOSTS_MIN: Final = 5
 ERRORS_WARNING, ERRORS_BAD = 0.2, 0.6
 ROBOTS_WARNING, ROBOTS_BAD = 0.5, 0.9
 FAILED_WARNING, FAILED_BAD = 0.2, 0.5  # of the URLs that ended
@@ -130,9 +132,11 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """What the health of a crawl is judged by.
 
     recent: of the last five minutes; run: since the start. failed, ended: URLs of the database, and
-    how many of all were visited, blocked or failed. uncommitted_s: how long outcomes have waited
-    for a commit. silent: names of workers that do not renew their sessions. undelivered: why
-    notifications do not reach the webhook, as a sentence; "": they do; None: there is no webhook.
+    how many of all were visited, blocked or failed. known_hosts: those with queued URLs of which
+    pages were visited; gone_hosts: of them, those that cannot be connected to now. uncommitted_s:
+    how long outcomes have waited for a commit. silent: names of workers that do not renew their
+    sessions. undelivered: why notifications do not reach the webhook, as a sentence; "": they do;
+    None: there is no webhook.
     """
 
     state: CrawlState
@@ -142,6 +146,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     failed: int = 0
     ended: int = 0
     queued: int = 0
+    known_hosts: int = 0
+    gone_hosts: int = 0
     uncommitted_s: float = 0.0
     spaces: Sequence[Space] = ()
     log_lines_lost: int = 0
@@ -192,6 +198,15 @@ def _network(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
     name, recent = CheckName.NETWORK, seen.recent
     if sentence := _on_hold(held, sorted(CONNECTING)):
         return _check(name, HealthState.BAD, sentence)
+    if seen.gone_hosts >= GONE_HOSTS_MIN:
+        state = _grade(seen.gone_hosts / seen.known_hosts, GONE_WARNING, GONE_BAD)
+        if state is not HealthState.OK:
+            return _check(
+                name,
+                state,
+                f"{seen.gone_hosts:,} of {seen.known_hosts:,} hosts with queued URLs responded"
+                " before, but cannot be connected to now.",
+            )
     if not recent.pages:
         return _check(name, HealthState.OK, f"No page was requested {_MINUTES}.")
     state = _grade(_share(recent.lost, recent.pages), LOST_WARNING, LOST_BAD)

@@ -73,6 +73,7 @@ class QueueHold(Struct, frozen=True, kw_only=True):
     first_at, last_at: when the first and the last of their hosts may be contacted; null: unknown,
     or when an operator acts. through_at: the earliest time at which all of them can be done: when
     the slowest host is, at its present delay, or at the present rate of the crawl if that is later.
+    visited_hosts: how many of the hosts have visited URLs.
     """
 
     reason: QueueReason
@@ -82,6 +83,7 @@ class QueueHold(Struct, frozen=True, kw_only=True):
     first_at: float | None
     last_at: float | None
     through_at: float | None
+    visited_hosts: int = 0
 
 
 class LiveWait(Struct, frozen=True):
@@ -149,7 +151,7 @@ class _Sum:
     """The rows of one reason."""
 
     def __init__(self) -> None:
-        self.urls = self.hosts = 0
+        self.urls = self.hosts = self.visited_hosts = 0
         self.first_at: float | None = None
         self.last_at: float | None = None
         self.through_at = 0.0
@@ -157,6 +159,7 @@ class _Sum:
     def add(self, row: Row, until: float | None, last: float | None) -> None:
         self.urls += int(_number(row["urls"]))
         self.hosts += int(_number(row["hosts"]))
+        self.visited_hosts += int(_number(row["visited_hosts"]))
         if until is not None:
             self.first_at = until if self.first_at is None else min(self.first_at, until)
         if last is not None:
@@ -206,6 +209,7 @@ def _hold(reason: QueueReason, found: _Sum, pages_per_s: float, now_s: float) ->
         first_at=found.first_at if timed else None,
         last_at=found.last_at if timed else None,
         through_at=through_at,
+        visited_hosts=found.visited_hosts,
     )
 
 

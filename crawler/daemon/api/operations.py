@@ -132,7 +132,7 @@ class Operations:
                     bytes=stats.body_bytes,
                     version=__version__,
                     workers=workers,
-                    health=self._health.judged(activity, stats, workers),
+                    health=self._health.judged(activity, stats, workers, holds),
                     at=self._clock.wall(),
                     queue=holds,
                     queue_at=self.queue.at,

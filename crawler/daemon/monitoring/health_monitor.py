@@ -14,6 +14,7 @@ from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_counts import RecentCounts
 from crawler.observer import Observer
 from crawler.steering.live_state import Activity
+from crawler.steering.queue_holds import QueueHold, QueueReason
 from crawler.threads import in_thread
 from storage.location import FileLocation
 
@@ -60,8 +61,14 @@ class HealthMonitor(Observer):
             return 0.0
         return self._clock.monotonic() - max(self._waiting_s, self._committed_s)
 
-    def judged(self, now: Activity, stats: Stats, workers: Sequence[Worker] = ()) -> Health:
-        """The health at this moment."""
+    def judged(
+        self,
+        now: Activity,
+        stats: Stats,
+        workers: Sequence[Worker] = (),
+        queue: Sequence[QueueHold] = (),
+    ) -> Health:
+        """The health at this moment. queue: what holds the queue."""
         self._note(now.uncommitted)
         counts = self._metrics.counts()
         found = judge(
@@ -73,6 +80,10 @@ class HealthMonitor(Observer):
                 failed=stats.failed,
                 ended=stats.visited + stats.blocked + stats.failed,
                 queued=stats.queued,
+                known_hosts=sum(hold.visited_hosts for hold in queue),
+                gone_hosts=sum(
+                    hold.visited_hosts for hold in queue if hold.reason is QueueReason.UNREACHABLE
+                ),
                 uncommitted_s=self.uncommitted_s(),
                 spaces=self._spaces,
                 log_lines_lost=int(self._metrics.log_lines_lost.of[()]),

@@ -22,7 +22,8 @@ NOW_S = 1_000.0
 
 def row(reason: str = "delay", urls: int = 5, host: str = "", **more: Any) -> dict[str, Any]:
     times = {"first_at": NOW_S + 1, "last_at": NOW_S + 9, "through_at": NOW_S + 50}
-    return {"host": host, "reason": reason, "urls": urls, "hosts": 1, **times, **more}
+    counts = {"urls": urls, "hosts": 1, "visited_hosts": 1}
+    return {"host": host, "reason": reason, **counts, **times, **more}
 
 
 def holds(*rows: Any, live: Any = None, overall: Any = None, rate: float = 0.0) -> dict[Any, Any]:
@@ -77,3 +78,4 @@ def test_no_url_is_lost_or_counted_twice(rows: Any, live: Any, overall: Any) -> 
     found = holds(*made, live=waits, overall=overall)
     assert sum(one.urls for one in found.values()) == sum(one["urls"] for one in made)
     assert sum(one.hosts for one in found.values()) == len(made)
+    assert sum(one.visited_hosts for one in found.values()) == len(made)

@@ -40,6 +40,7 @@ async def test_every_queued_url_is_counted_once_by_its_reason(crawl: Any) -> Non
         ("", StoredReason.READY): (4, 1),
         ("", StoredReason.PAUSED): (6, 1),
     }
+    assert sum(row["visited_hosts"] for row in rows) == 0
     assert sum(row["urls"] for row in rows) == (await crawl.reader.stats()).queued
 
 
@@ -51,6 +52,15 @@ async def test_it_says_when_they_may_move_and_when_they_can_be_done(crawl: Any) 
     assert backoff["through_at"] == pytest.approx(now_s + 60 + 3 * 2, abs=1)
     assert rows[StoredReason.READY]["through_at"] == pytest.approx(now_s + 4 * 1, abs=1)
     assert rows[StoredReason.DELAY]["last_at"] == pytest.approx(now_s + 5, abs=1)
+
+
+async def test_hosts_with_visited_urls_are_counted(rig: Any) -> None:
+    await rig.add("http://a.test/1", "http://a.test/2", "http://b.test/1")
+    for lease in await rig.claim(10, 10):
+        done = rig.visited(lease.prefetched.urls[0], lease.slot) if lease.slot == "a.test" else None
+        await rig.commit(lease, *([done] if done else []), release=True)
+    rows = await rig.reader.queue_holds(rig.wall_s)
+    assert [(row["hosts"], row["visited_hosts"]) for row in rows] == [(2, 1)]
 
 
 async def test_an_empty_database_has_none(rig: Any) -> None:

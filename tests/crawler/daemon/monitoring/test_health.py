@@ -24,6 +24,7 @@ from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_counts import STEP_S, WINDOW_S, RecentCounts
 from crawler.steering.live_state import ActiveHold, CrawlState
+from crawler.steering.queue_holds import queue_holds
 from policies.holds import SENTENCES, HoldReason
 from policies.retries import FailureCode
 from tests.crawler.daemon.conftest import Hand
@@ -55,6 +56,10 @@ def test_a_crawl_without_events_is_well() -> None:
             "100 of 100 page requests got no",
         ),
         ("network", {"recent": Counts(pages=19, lost=19)}, OK, "19 of 19"),  # too few to judge by
+        ("network", {"known_hosts": 40, "gone_hosts": 20}, BAD, "20 of 40 hosts with queued URLs"),
+        ("network", {"known_hosts": 40, "gone_hosts": 8}, WARNING, "8 of 40 hosts"),
+        ("network", {"known_hosts": 40, "gone_hosts": 7}, OK, "No page was requested"),
+        ("network", {"known_hosts": 4, "gone_hosts": 4}, OK, "No page was requested"),
         ("responses", {"recent": Counts(pages=100, server_errors=70)}, BAD, "70 of 100 responses"),
         ("responses", {"recent": Counts(pages=50, refusals=20)}, WARNING, "20 responses asked for"),
         ("urls", {"recent": Counts(ended=100, failed=60)}, BAD, "60 URLs failed in the last five"),
@@ -142,6 +147,20 @@ async def test_an_outage_is_noticed_and_forgotten_again(hand: Hand) -> None:
     assert await minutes(1, status=None, error=FailureCode.CONNECT) is OK
     assert await minutes(2, status=None, error=FailureCode.CONNECT) is BAD
     assert await minutes(6) is OK
+
+
+def test_hosts_that_responded_before_and_are_gone_are_those_of_the_queue(hand: Hand) -> None:
+    monitor = HealthMonitor(hand, Metrics())  # type: ignore[arg-type]
+    activity: Any = type("Now", (), {"state": CrawlState.RUNNING, "held": (), "uncommitted": 0})
+    rows = [
+        {"host": "", "reason": reason, "urls": 90, "hosts": 30, "first_at": 1.0, "last_at": 1.0,
+         "through_at": 1.0, "visited_hosts": visited_hosts}
+        for reason, visited_hosts in (("delay", 10), ("unreachable", 6), ("backoff", 4))
+    ]  # fmt: skip
+    holds = queue_holds(rows, {}, overall=None, pages_per_s=0.0, now_s=hand.wall())
+    (check, *_) = monitor.judged(activity, _Stats(), queue=holds).checks  # type: ignore[arg-type]
+    assert check.sentence.startswith("6 of 20 hosts with queued URLs responded before")
+    assert check.state is WARNING
 
 
 async def test_outcomes_that_wait_are_noticed_until_they_are_committed(hand: Hand) -> None:
