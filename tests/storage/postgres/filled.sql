@@ -138,6 +138,17 @@ INSERT INTO readings
 SELECT id, 200, 1700000000000 + id, 10, 10, CASE WHEN id % 2 = 0 THEN 5 END, 'sitemap'
 FROM urls WHERE flags & 16 <> 0;
 
+INSERT INTO earlier_copies (origin, body, copy_at, replaced_at)
+SELECT origin, body, fetched_at, fetched_at + 1 FROM copies WHERE body IS NOT NULL AND origin % 2 = 0;
+
+INSERT INTO history
+SELECT 60, n / 10 * 60, n % 10 + 1, 60, 9, 0, 0, 0, 1, 0, 0, 20, '{"3": 10}', '{"1": 10}'
+FROM generate_series(0, 28799) AS n;
+
+INSERT INTO marks
+SELECT n % 10 + 1, n / 10, n * 60, n * 60, 0, 'reload', '', '', 'somebody', 'page'
+FROM generate_series(0, 999) AS n;
+
 INSERT INTO chains SELECT id, 0 FROM urls WHERE state = 2 AND id % 100 = 1;
 
 INSERT INTO orders (session, at, verb, body)
