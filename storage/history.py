@@ -60,16 +60,17 @@ class MarkKind(enum.StrEnum):
     PAUSE = "pause"  # of the whole crawl, by an operator
     RESUME = "resume"
     HOLD = "hold"  # a problem of the crawler's own machine or network
+    TROUBLE = "trouble"  # a check of the health was bad
 
 
 class Mark(Struct, frozen=True, kw_only=True):
     """One event in the life of a crawl. `session` and `number` name it.
 
-    at: Unix seconds. until: of a start and of a hold, when it ended (the process, in the case of a
-    start), or up to when it is known to have lasted; otherwise `at`. lasting: it had not ended.
-    reason, sentence: of a hold; of a reload, what it changed; of a start, `paused` if the crawl
-    was. actor: who gave the command, `via` which way ("page", "api", "socket", "signal"); "" where
-    nobody did.
+    at: Unix seconds. until: of a start, a hold and a trouble, when it ended (the process, in the
+    case of a start), or up to when it is known to have lasted; otherwise `at`. lasting: it had not
+    ended. reason, sentence: of a hold and a trouble (the name of the check); of a reload, what it
+    changed; of a start, `paused` if the crawl was. actor: who gave the command, `via` which way
+    ("page", "api", "socket", "signal"); "" where nobody did.
     """
 
     session: int

@@ -21,6 +21,8 @@ POINTS_MAX: Final = 3_000  # all minutes that are kept, or all hours
 SPAN_DEFAULT_S: Final = 3_600.0
 STEPS: Final = (60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
 _POINTS_WANTED: Final = 400
+_FOUND_SPANS: Final = frozenset((MarkKind.HOLD, MarkKind.TROUBLE))
+SPANS: Final = _FOUND_SPANS | {MarkKind.PAUSE}  # marks that last
 _HEARD_S: Final = 150.0  # a process writes its history once a minute
 
 
@@ -56,12 +58,12 @@ class HistoryPoint(Struct, frozen=True, kw_only=True):
 
 class HistoryMark(Struct, frozen=True, kw_only=True):
     """What happened to the crawl. `kind`: `start` and `stop` of a process, `reload`, `pause`,
-    `resume`, `hold`.
+    `resume`, `hold`, `trouble` (a check of the health was bad).
 
-    ended_at: of a pause, a hold and a start (when the process ended); `null` while it lasts, and
-    for the others. clean: false for a start whose process ended without a stop. reason, sentence:
-    of a hold; the changes of a reload; `paused` of a start, `error` of a stop. by, via: who gave
-    the command, and which way. session: the process.
+    ended_at: of a pause, a hold, a trouble and a start (when the process ended); `null` while it
+    lasts, and for the others. clean: false for a start whose process ended without a stop. reason,
+    sentence: of a hold; the name of a check and its cause; the changes of a reload; `paused` of a
+    start, `error` of a stop. by, via: who gave the command, and which way. session: the process.
     """
 
     at: float
@@ -217,15 +219,15 @@ def marks(
             if not starts:
                 continue
         alive = mark.session == own or mark.until >= heard_s
-        over = (starts or mark.kind is MarkKind.HOLD) and not (mark.lasting and alive)
+        over = (starts or mark.kind in _FOUND_SPANS) and not (mark.lasting and alive)
         clean = not (starts and mark.lasting and not alive)
         shown.append(_shown(mark, mark.until if over else None, clean=clean))
     return [one for one in shown if one.at < to_s and (one.at >= from_s or _reaches(one, from_s))]
 
 
 def _reaches(mark: HistoryMark, from_s: float) -> bool:
-    """Whether a pause or hold that began before a span reaches into it."""
-    if mark.kind not in (MarkKind.PAUSE, MarkKind.HOLD):
+    """Whether a pause, hold or trouble that began before a span reaches into it."""
+    if mark.kind not in SPANS:
         return False
     return mark.ended_at is None or mark.ended_at >= from_s
 

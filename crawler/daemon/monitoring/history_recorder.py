@@ -11,11 +11,12 @@ from typing import Any, Final
 from msgspec import structs
 
 from crawler.clock import Clock
+from crawler.daemon.health import Health, HealthState
 from crawler.daemon.monitoring.metrics import outcome_of
 from crawler.observer import Contacted, Observer
 from crawler.steering.control import Control
 from crawler.steering.live_state import CrawlState
-from policies.holds import Hold, HoldReason
+from policies.holds import Hold
 from storage.history import MINUTE_S, History, HistoryCounts, Mark, MarkKind
 from storage.log_histogram import bucket_of
 from storage.store import Failed, Outcome, StoreError
@@ -24,7 +25,7 @@ from storage.store import Failed, Outcome, StoreError
 MINUTES_WAITING_MAX: Final = 2_880
 MARKS_WAITING_MAX: Final = 1_000
 SAMPLES_APART_S: Final = 15.0  # a longer time between two samples counts as a gap of that length
-SAME_HOLD_S: Final = 60.0  # a hold that returns within this time continues the one before
+SAME_SPAN_S: Final = 60.0  # a hold or trouble that returns within it continues the one before
 LAST_WRITE_S: Final = 2.0  # at the end of the crawl
 TEXT_SHOWN: Final = 500  # characters
 _CLASSES: Final = {
@@ -53,7 +54,7 @@ class HistoryRecorder(Observer):
         self._marks: dict[int, Mark] = {}  # to be written, by number
         self._number = 0
         self._start: Mark | None = None
-        self._holds: dict[HoldReason, Mark] = {}  # the last of each reason
+        self._spans: dict[tuple[MarkKind, str], Mark] = {}  # holds and troubles: the last of each
         self._due = asyncio.Event()
 
     @property
@@ -84,28 +85,47 @@ class HistoryRecorder(Observer):
             counts[name] = counts.get(name, 0) + count
 
     def hold_began(self, hold: Hold) -> None:
+        self._begin(MarkKind.HOLD, hold.reason.value, hold.sentence, since=hold.since)
+
+    def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
+        self._finish(MarkKind.HOLD, hold.reason.value)
+
+    def judged(self, health: Health) -> None:
+        """Mark the checks that are bad. Every few seconds."""
+        for check in health.checks:
+            if check.state is not HealthState.BAD:
+                self._finish(MarkKind.TROUBLE, check.check.value)
+            elif not self._lasts(MarkKind.TROUBLE, check.check.value):
+                self._begin(MarkKind.TROUBLE, check.check.value, check.sentence, since=check.since)
+
+    def _lasts(self, kind: MarkKind, reason: str) -> bool:
+        mark = self._spans.get((kind, reason))
+        return mark is not None and mark.lasting
+
+    def _begin(self, kind: MarkKind, reason: str, sentence: str, *, since: float | None) -> None:
         now_s = self._clock.wall()
-        last = self._holds.get(hold.reason)
-        if last is not None and now_s - last.until < SAME_HOLD_S:
+        last = self._spans.get((kind, reason))
+        if last is not None and now_s - last.until < SAME_SPAN_S:
             mark = structs.replace(last, until=max(last.until, now_s), lasting=True)
         else:
             mark = self._new(
-                MarkKind.HOLD,
-                at=min(hold.since, now_s),
+                kind,
+                at=now_s if since is None else min(since, now_s),
                 until=now_s,
                 lasting=True,
-                reason=hold.reason.value,
-                sentence=hold.sentence,
+                reason=reason,
+                sentence=sentence,
             )
-        self._keep_hold(hold.reason, mark)
+        self._keep_span(mark)
 
-    def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
-        if (mark := self._holds.get(hold.reason)) is not None:
+    def _finish(self, kind: MarkKind, reason: str) -> None:
+        mark = self._spans.get((kind, reason))
+        if mark is not None and mark.lasting:
             until = max(mark.at, self._clock.wall())
-            self._keep_hold(hold.reason, structs.replace(mark, until=until, lasting=False))
+            self._keep_span(structs.replace(mark, until=until, lasting=False))
 
-    def _keep_hold(self, reason: HoldReason, mark: Mark) -> None:
-        self._holds[reason] = mark
+    def _keep_span(self, mark: Mark) -> None:
+        self._spans[mark.kind, mark.reason] = mark
         self._keep(mark)
         self._due.set()
 
@@ -157,15 +177,15 @@ class HistoryRecorder(Observer):
         self._due.set()
 
     def _heard(self) -> None:
-        """The run, and the holds that are not over, last until now."""
+        """The run, and what is not over, last until now."""
         now_s = self._clock.wall()
         if self._start is not None:
             self._start = structs.replace(self._start, until=max(self._start.at, now_s))
             self._keep(self._start)
-        for reason, mark in self._holds.items():
+        for key, mark in self._spans.items():
             if mark.lasting:
-                self._holds[reason] = structs.replace(mark, until=max(mark.at, now_s))
-                self._keep(self._holds[reason])
+                self._spans[key] = structs.replace(mark, until=max(mark.at, now_s))
+                self._keep(self._spans[key])
 
     # ------------------------------------------------------------ marks
 
@@ -227,10 +247,10 @@ class HistoryRecorder(Observer):
         if self._start is not None:
             self._start = structs.replace(self._start, until=stop.at, lasting=False)
             self._keep(self._start)
-        for reason, mark in self._holds.items():
+        for key, mark in self._spans.items():
             if mark.lasting:
-                self._holds[reason] = structs.replace(mark, until=stop.at, lasting=False)
-                self._keep(self._holds[reason])
+                self._spans[key] = structs.replace(mark, until=stop.at, lasting=False)
+                self._keep(self._spans[key])
         self._keep(stop)
 
     async def _write_forever(self, control: Control) -> None:

@@ -81,6 +81,7 @@ class Monitor:
         self.history.sample(stats.queued)
         await self.health.sample(control.config, now.uncommitted)
         workers = () if shared is None else await shared.workers()
+        self.history.judged(self.health.judged(now, stats, workers))
         others = others_in(workers)
         self.series.add(
             at_s,

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from crawler.config.units import format_duration
-from crawler.daemon.api.history_view import HistoryMark, HistoryPoint
+from crawler.daemon.api.history_view import SPANS, HistoryMark, HistoryPoint
 from crawler.daemon.web import filters
 from crawler.daemon.web.charts import WIDTH
 from storage.history import MarkKind
@@ -29,6 +29,7 @@ GLYPHS: Final = {
     MarkKind.PAUSE: "‖",
     MarkKind.RESUME: "▶",
     MarkKind.HOLD: "✕",
+    MarkKind.TROUBLE: "!",
 }
 
 
@@ -96,14 +97,14 @@ def time_label(at_s: float, days: bool) -> str:
 
 
 def bands(axis: Axis, points: Sequence[HistoryPoint], marks: Iterable[HistoryMark]) -> list[Band]:
-    """Times without a crawl, pauses and holds as bands, everything else as lines. Several marks of
-    a kind at the same place are one."""
+    """Times without a crawl, pauses, holds and troubles as bands, everything else as lines.
+    Several marks of a kind at the same place are one."""
     found: dict[tuple[str, float, float], Band] = {}
     for from_s, to_s in gaps(axis, points):
         words = f"no crawl ran for {format_duration(round(to_s - from_s))}"
         _add(found, axis, "gap", from_s, to_s, words)
     for mark in marks:
-        is_span = mark.kind in (MarkKind.PAUSE, MarkKind.HOLD)
+        is_span = mark.kind in SPANS
         to_s = mark.at if not is_span else axis.to_s if mark.ended_at is None else mark.ended_at
         _add(found, axis, mark.kind.value, mark.at, to_s, words_of(mark), is_span=is_span)
     return list(found.values())
@@ -143,6 +144,8 @@ def words_of(mark: HistoryMark) -> str:
             return "paused" + (f" by {mark.by}" if mark.by else "")
         case MarkKind.RESUME:
             return "resumed" + (f" by {mark.by}" if mark.by else "")
+        case MarkKind.TROUBLE:
+            return f"{mark.reason}: {mark.sentence}"
     return f"on hold: {mark.sentence or mark.reason}"
 
 

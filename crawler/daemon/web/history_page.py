@@ -11,16 +11,16 @@ from urllib.parse import urlencode
 from aiohttp import web
 from msgspec import structs
 
-from crawler.daemon.api.history_view import HistoryMark, HistoryPoint
+from crawler.daemon.api.history_view import SPANS, HistoryMark, HistoryPoint
 from crawler.daemon.http.request_types import HistoryParams, read_query
 from crawler.daemon.web import history_charts as charts
-from crawler.daemon.web.history_axis import GLYPHS, Axis, bands, ticks
+from crawler.daemon.web.history_axis import GLYPHS, Axis, bands, ticks, words_of
 from crawler.daemon.web.rendering import PageHandlers
 from crawler.reports.exports import csv_cell
 from storage.history import MarkKind
 
 # Name, label, seconds, and the length of a step.
-SPANS: Final = (
+RANGES: Final = (
     ("1h", "1 h", 3_600, 60),
     ("6h", "6 h", 21_600, 120),
     ("24h", "24 h", 86_400, 300),
@@ -37,18 +37,24 @@ KIND_WORDS: Final = {
     MarkKind.PAUSE: "pause",
     MarkKind.RESUME: "resumption",
     MarkKind.HOLD: "hold",
+    MarkKind.TROUBLE: "trouble",
 }
-_PILLS: Final = {MarkKind.HOLD: "bad", MarkKind.PAUSE: "wait", MarkKind.START: "good"}
+_PILLS: Final = {
+    MarkKind.HOLD: "bad",
+    MarkKind.TROUBLE: "bad",
+    MarkKind.PAUSE: "wait",
+    MarkKind.START: "good",
+}
 
 
 class HistoryPage(PageHandlers):
     """Handlers of the page and of its download."""
 
     async def history(self, request: web.Request) -> web.Response:
-        """`span`: one of SPANS. `to`: its end in Unix seconds, if it is not now."""
+        """`span`: one of RANGES. `to`: its end in Unix seconds, if it is not now."""
         now_s = self.renderer.clock.wall()
         name, _, span_s, step_s = next(
-            (one for one in SPANS if one[0] == request.query.get("span")), SPANS[0]
+            (one for one in RANGES if one[0] == request.query.get("span")), RANGES[0]
         )
         given = _seconds(request.query.get("to", ""))
         fixed = given is not None and given < now_s - step_s
@@ -67,7 +73,7 @@ class HistoryPage(PageHandlers):
             "charts": _charts(axis, found.points),
             "recorded": bool(found.points),
             "span": name,
-            "spans": [(one, label, _link(one, until_s)) for one, label, *_ in SPANS],
+            "spans": [(one, label, _link(one, until_s)) for one, label, *_ in RANGES],
             "earlier": _link(name, to_s - span_s),
             "later": _link(name, later_s if later_s < now_s else None) if fixed else "",
             "fixed": fixed,
@@ -115,7 +121,7 @@ def _charts(axis: Axis, points: Sequence[HistoryPoint]) -> list[charts.Chart]:
 
 def _row(mark: HistoryMark, to_s: float) -> dict[str, object]:
     """One mark in the table. to_s: the end of the span, after which it may last."""
-    is_span = mark.kind in (MarkKind.PAUSE, MarkKind.HOLD, MarkKind.START)
+    is_span = mark.kind in SPANS or mark.kind is MarkKind.START
     ended_at = to_s if mark.ended_at is None else mark.ended_at
     return {
         "mark": mark,
@@ -141,6 +147,8 @@ def _details(mark: HistoryMark) -> str:
             return mark.sentence or "no changes"
         case MarkKind.HOLD:
             return mark.sentence or mark.reason
+        case MarkKind.TROUBLE:
+            return words_of(mark)
     return ""
 
 

@@ -103,9 +103,10 @@ def test_a_pause_and_a_hold_may_reach_into_a_span() -> None:
         mark(1, NOW - 50, MarkKind.START, lasting=True),
         mark(2, NOW - 40, MarkKind.HOLD, until=NOW - 30),
         mark(3, NOW - 20, MarkKind.HOLD, until=NOW + 5),
+        mark(6, NOW - 15, MarkKind.TROUBLE, until=NOW + 7, lasting=True),
         mark(4, NOW - 10, MarkKind.PAUSE),
         mark(5, NOW + 10, MarkKind.RESUME),
-    ) == [("hold", -20, 5), ("pause", -10, 10), ("resume", 10, None)]
+    ) == [("hold", -20, 5), ("trouble", -15, None), ("pause", -10, 10), ("resume", 10, None)]
 
 
 def test_a_process_that_ended_without_a_stop_is_not_clean() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from crawler.daemon.health import Check, CheckName, Health, HealthState
 from crawler.daemon.monitoring import history_recorder
 from crawler.daemon.monitoring.history_recorder import HistoryRecorder
 from crawler.steering.live_state import CrawlState
@@ -240,6 +241,31 @@ def test_a_hold_that_returns_soon_is_the_same(hand: Hand) -> None:
     made.hold_began(hold(since=hand.now_s))
     made.hold_began(hold(HoldReason.MEMORY, since=hand.now_s))
     assert [mark.reason for mark in holds(made)] == ["network", "network", "memory"]
+
+
+def judged(state: HealthState, sentence: str = "20 of 20 lost") -> Health:
+    check = Check(check=CheckName.NETWORK, state=state, sentence=sentence)
+    return Health(state=state, checks=(check,))
+
+
+def test_bad_health_is_marked_with_its_first_cause(hand: Hand) -> None:
+    made = recorder(hand)
+    made.judged(judged(HealthState.OK))
+    made.judged(judged(HealthState.WARNING))
+    assert made.newest().marks == []
+    for lost in (20, 30, 40):
+        made.judged(judged(HealthState.BAD, f"{lost} of {lost} lost"))
+        hand.advance(5)
+    made.judged(judged(HealthState.WARNING))
+    hand.advance(5)
+    made.judged(judged(HealthState.OK))
+    (mark,) = made.newest().marks
+    assert (mark.kind, mark.reason, mark.sentence) == (
+        MarkKind.TROUBLE,
+        "network",
+        "20 of 20 lost",
+    )
+    assert (mark.at, mark.until, mark.lasting) == (1_000.0, 1_015.0, False)
 
 
 async def test_holds_end_with_the_process(hand: Hand) -> None:

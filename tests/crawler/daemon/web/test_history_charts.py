@@ -76,8 +76,15 @@ def test_pauses_and_holds_are_bands_and_the_rest_are_lines() -> None:
         mark(MarkKind.START, 0),
         mark(MarkKind.HOLD, -60, 360),
         mark(MarkKind.PAUSE, 3_000),
+        mark(MarkKind.TROUBLE, 60, 120, reason="network"),
         mark(MarkKind.RELOAD, 1_800),
-    ) == [("start", 0, 0), ("hold", 0, 60), ("pause", 500, 100), ("reload", 300, 0)]
+    ) == [
+        ("start", 0, 0),
+        ("hold", 0, 60),
+        ("pause", 500, 100),
+        ("trouble", 10, 10),
+        ("reload", 300, 0),
+    ]
 
 
 def test_a_short_hold_can_be_seen_at_the_edge() -> None:
