@@ -42,6 +42,22 @@ async def test_the_workers_of_a_crawl(start: Start, town: LocalWeb, postgres_url
         assert "courtly_renewals_failed_total 0.0" in metrics
 
 
+async def test_the_history_is_that_of_all_workers(start: Start, postgres_url: str) -> None:
+    async with start("a.test", url=postgres_url) as one:
+        await one.idle()
+        async with start("b.test", url=postgres_url) as two:
+            await two.idle()
+            await two.client.post("/api/pause")
+        found = (await one.client.get("/api/history")).body
+        assert [mark["kind"] for mark in found["marks"]] == ["start", "start", "pause", "stop"]
+        mine, other, pause, _ = found["marks"]
+        assert mine["session"] != other["session"] == pause["session"]
+        assert (mine["ended_at"], other["clean"], pause["ended_at"]) == (None, True, None)
+        sent = sum(point["success"] + point["client_errors"] for point in found["points"])
+        pages = (await one.client.get("/api/status")).body["visited"]
+        assert sent >= pages == 5
+
+
 async def test_a_file_has_no_workers(start: Start) -> None:
     async with start("a.test") as daemon:
         assert (await daemon.client.get("/api/status")).body["workers"] == []
