@@ -245,6 +245,7 @@ async def _login(request: web.Request) -> web.StreamResponse:
         page = request.app[PAGES].login(problem.detail, onward)
         return web.Response(text=page, status=problem.status, content_type="text/html")
     assert guards.sessions is not None
+    guards.count(request, found, guards.client_of(request))
     _close_session(request)
     response = web.Response(status=303, headers={hdrs.LOCATION: onward})
     response.set_cookie(

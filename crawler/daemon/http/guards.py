@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,17 +15,12 @@ from crawler.config.checks import PROXY_ON_SOCKET
 from crawler.daemon import connections
 from crawler.daemon.http.accounts import DEFAULT, LOCAL, Account, account, matching
 from crawler.daemon.http.commands import ACTOR_NAME, ACTOR_PEER, ON_SOCKET, route_of
-from crawler.daemon.http.sessions import FAILURES, FAILURES_PER_S, RateLimiter, Sessions
+from crawler.daemon.http.limits import Limits, Streams
+from crawler.daemon.http.sessions import Sessions
 from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.problem import Problem
 from policies.address import is_loopback
 
-REQUESTS = 400  # of one client in a burst: some tabs with all their files
-REQUESTS_PER_S = 200.0  # after the burst
-LINKS = 60  # the same for pages that links on other sites lead to
-LINKS_PER_S = 5.0
-STREAMS_MAX = 64  # listeners to /api/events in total
-STREAMS_OF_PEER_MAX = 16
 WITHOUT_ROLE: Final = frozenset({"/login", "/logout"})
 ACCOUNT: Final = web.RequestKey("account", Account)
 
@@ -88,11 +84,9 @@ class Guards:
             ipaddress.ip_network(one) for one in settings.trusted_proxies if one != PROXY_ON_SOCKET
         ]
         self._trusts_socket = settings.unix and PROXY_ON_SOCKET in settings.trusted_proxies
-        self._pace = RateLimiter(clock, at_once=REQUESTS, per_s=REQUESTS_PER_S)
-        self._pace_from_elsewhere = RateLimiter(clock, at_once=LINKS, per_s=LINKS_PER_S)
-        self._guesses = RateLimiter(clock, at_once=FAILURES, per_s=FAILURES_PER_S)
+        self.limits = Limits(clock)
+        self._streams = Streams()
         self._names = {name.lower().rstrip(".") for name in settings.hosts}
-        self._streams: dict[str, int] = {}
 
     # ------------------------------------------------------------ Host and Origin
 
@@ -112,12 +106,21 @@ class Guards:
         request[ACCOUNT] = found = self._account(request)
         if self._accounts:
             request[ACTOR_NAME] = found.name
-        pace = self._pace_from_elsewhere if from_elsewhere else self._pace
-        if wait_s := pace.wait_s(peer):
-            raise Problem(429, "too many requests", retry_after_s=wait_s)
-        pace.spend(peer)
+        self.count(request, found, peer, linked=from_elsewhere)
         if not from_elsewhere:
             connections.mark_authorized(request)
+
+    def count(
+        self, request: web.Request, account: Account, peer: str, *, linked: bool = False
+    ) -> None:
+        """Count an accepted request. Raises Problem if there are too many of the account, or, where
+        no token is required, of the address."""
+        name = account.name if self._accounts else ""
+        try:
+            self.limits.request(name or peer, request.path, linked=linked)
+        except Problem:
+            self.access.limited(name, peer)
+            raise
 
     def check_role(self, request: web.Request) -> None:
         """Refuse everything but queries to tokens that may only read."""
@@ -203,34 +206,20 @@ class Guards:
         if (found := matching(self._accounts, given)) is not None:
             return found  # wrong tokens from the same address do not lock the right one out
         peer = self.client_of(request)
-        if wait_s := self._guesses.wait_s(peer):
-            raise Problem(
-                429, "too many failed login attempts", field="token", retry_after_s=wait_s
-            )
-        self._guesses.spend(peer)
+        self.limits.guess(peer)
         self.access.unauthorized(peer, route_of(request))
         raise Problem(401, "wrong token", field="token")
+
+    def streaming(self, request: web.Request) -> AbstractContextManager[None]:
+        """Count a listener while this is open. Raises Problem if there are too many."""
+        account = request[ACCOUNT].name if self._accounts else ""
+        return self._streams.one(account, self.client_of(request))
 
     def may_stay(self, request: web.Request) -> bool:
         """Whether a listener is still authorized: its session may have ended."""
         if self.sessions is None or self.settings.local or hdrs.AUTHORIZATION in request.headers:
             return True
         return self.sessions.account(request.cookies.get(cookie_name(request), "")) is not None
-
-    # ------------------------------------------------------------ streams
-
-    def enter_stream(self, peer: str) -> None:
-        """Count a listener until `leave_stream`. Raises Problem if there are too many."""
-        of_peer = self._streams.get(peer, 0)
-        if sum(self._streams.values()) >= STREAMS_MAX or of_peer >= STREAMS_OF_PEER_MAX:
-            raise Problem(503, "too many listeners", retry_after_s=10.0)
-        self._streams[peer] = of_peer + 1
-
-    def leave_stream(self, peer: str) -> None:
-        if self._streams[peer] == 1:
-            del self._streams[peer]
-        else:
-            self._streams[peer] -= 1
 
     # ------------------------------------------------------------ the client
 

@@ -10,6 +10,7 @@ from crawler.clock import Clock
 from crawler.daemon.http.accounts import Account, digest_of
 
 SESSIONS_MAX = 1_000  # the oldest is dropped
+SESSIONS_OF_ACCOUNT_MAX = 200  # the oldest of the account is dropped: it cannot end those of others
 SESSION_S = 12 * 3600.0  # a working day; then the token is required again
 PEERS_MAX = 4_096  # clients remembered; those seen longest ago are forgotten
 FAILURES = 60  # wrong tokens of one client in a burst: a program with an old one tries every route
@@ -26,6 +27,9 @@ class Sessions:
 
     def open(self, account: Account) -> str:
         """Open a session and return its name, which is random."""
+        own = [key for key, (_, whose) in self._open.items() if whose.name == account.name]
+        if len(own) >= SESSIONS_OF_ACCOUNT_MAX:
+            del self._open[own[0]]
         while len(self._open) >= SESSIONS_MAX:
             self._open.popitem(last=False)
         name = secrets.token_urlsafe(32)

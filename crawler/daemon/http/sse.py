@@ -32,9 +32,7 @@ def events(
     """
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        peer = guards.client_of(request)
-        guards.enter_stream(peer)
-        try:
+        with guards.streaming(request):
             response = web.StreamResponse(
                 headers={hdrs.CONTENT_TYPE: "text/event-stream", "X-Accel-Buffering": "no"}
             )
@@ -50,8 +48,6 @@ def events(
                 except TimeoutError:
                     connections.abort(request)  # a clean end would wait for the listener
             return response
-        finally:
-            guards.leave_stream(peer)
 
     return handle
 

@@ -14,6 +14,7 @@ from crawler.daemon.actor import logged_actor
 
 if TYPE_CHECKING:
     from crawler.daemon.monitoring.event_log import EventLog
+    from crawler.daemon.monitoring.metrics import CounterFamily
 
 PERIOD_S: Final = 60.0
 EVENTS_MAX: Final = 60  # of one name in a period that are logged; further ones are only counted
@@ -29,16 +30,19 @@ class _Seen:
 
 
 class AccessLog:
-    """Logs malformed requests, wrong tokens and refused commands.
+    """Logs malformed requests, wrong tokens, requests beyond the rate limits and refused commands.
 
     The first of a kind is logged immediately; those that follow within PERIOD_S are counted, and
     one more line at its end has their number (`repeated`). At most EVENTS_MAX kinds of an event are
     logged in a period; the number of all others is in a line of its own (`others`). log: None if
-    there is no log.
+    there is no log. counts: the metric of all of them.
     """
 
-    def __init__(self, clock: Clock, log: EventLog | None = None) -> None:
+    def __init__(
+        self, clock: Clock, log: EventLog | None = None, counts: CounterFamily | None = None
+    ) -> None:
         self._clock = clock
+        self._counts = counts
         self._log = log
         self._seen: dict[tuple[str, ...], _Seen] = {}
         self._kinds: Counter[str] = Counter()
@@ -48,14 +52,22 @@ class AccessLog:
     def malformed(self, peer: str, error: str) -> None:
         """A request that is not valid HTTP. error: the name of its kind; what was sent may hold
         secrets."""
+        self._count("malformed")
         self._event("malformed", (peer,), {"from": peer}, error=error)
 
     def unauthorized(self, peer: str, path: str) -> None:
         """A request with a wrong token. path: the route, without what the client wrote."""
+        self._count("unauthorized")
         self._event("unauthorized", (peer,), {"from": peer}, path=path)
+
+    def limited(self, name: str, peer: str) -> None:
+        """A request beyond the rate limit of an account, or of an address (name: "")."""
+        self._count("limited")
+        self._event("limited", (name or peer,), {"by": name or "anyone", "from": peer})
 
     def refused(self, what: str, why: str) -> None:
         """A command that was refused or failed; the log says whose."""
+        self._count("command")
         shown = why if len(why) <= WHY_SHOWN else f"{why[:WHY_SHOWN]}…"
         values = {"what": what, "why": shown, **logged_actor()}
         self._event("refused", tuple(map(str, values.values())), values)
@@ -73,6 +85,10 @@ class AccessLog:
         self._seen.clear()
         self._kinds.clear()
         self._others.clear()
+
+    def _count(self, reason: str) -> None:
+        if self._counts is not None:
+            self._counts.of[reason,] += 1
 
     def _event(
         self, name: str, kind: tuple[str, ...], values: Mapping[str, Any], **details: str

@@ -47,6 +47,7 @@ LOST: Final = frozenset(
     )
 )  # fmt: skip
 
+REFUSED_REQUESTS: Final = ("malformed", "unauthorized", "limited", "command")
 FRONTIER_STATES: Final = ("queued", "visited", "blocked", "failed")
 _OUTCOMES: Final = {
     Visited: "visited",
@@ -177,6 +178,12 @@ class Metrics(Observer):
         self.webhook_failures = CounterFamily(
             "courtly_webhook_failures", "Requests to the webhook that failed."
         )
+        self.refused_requests = CounterFamily(
+            "courtly_refused_requests",
+            "Requests to the daemon that were refused.",
+            "reason",
+            initial=[(reason,) for reason in REFUSED_REQUESTS],
+        )
         self._holds = CounterFamily(
             "courtly_holds",
             "Times that a problem of the crawler's own machine or network put the crawl on hold.",
@@ -209,6 +216,7 @@ class Metrics(Observer):
             self.log_lines_lost,
             self.notifications,
             self.webhook_failures,
+            self.refused_requests,
             self._holds,
         )
         self.histograms = (self._latency, self._lateness, self._commit)

@@ -42,7 +42,7 @@ class Monitor:
         self.recent_log = RecentLog() if log is None else log.recent
         self.log_name = "" if log is None else log.file.name  # of its file
         self.series = Series()
-        self.access = AccessLog(clock, log)
+        self.access = AccessLog(clock, log, self.metrics.refused_requests)
         self.history = HistoryRecorder(clock)
         self.stream = EventStream(clock, log, self.history)
         self._log = log

@@ -12,7 +12,8 @@ import pytest
 from crawler.daemon import connections
 from crawler.daemon.connections import CONNECTIONS_MAX
 from crawler.daemon.http import sse
-from crawler.daemon.http.guards import STREAMS_OF_PEER_MAX, HttpSettings
+from crawler.daemon.http.guards import HttpSettings
+from crawler.daemon.http.limits import STREAMS_OF_PEER_MAX
 
 STALLED_S = 0.5
 TOKEN = "correct horse battery staple"

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from crawler.config import ConfigError, from_dict
-from crawler.daemon.http.accounts import LOCAL
+from crawler.daemon.http.accounts import LOCAL, account
 from crawler.daemon.http.application import GUARDS, HttpSettings
-from crawler.daemon.http.guards import HEADERS, LINKS, REQUESTS, STREAMS_OF_PEER_MAX, Guards
+from crawler.daemon.http.guards import HEADERS, Guards
+from crawler.daemon.http.limits import LINKS, REQUESTS, STREAMS_OF_PEER_MAX
 from crawler.daemon.http.routes import ROUTES
 from crawler.daemon.http.sessions import (
     FAILURES,
@@ -43,7 +44,8 @@ async def guarded(start: Any) -> Any:
 def stop_clock(daemon: Any) -> None:
     """Stop the clock of the rate limiters, so that they do not refill during a test."""
     guards = daemon.app[GUARDS]
-    for allowance in (guards._pace, guards._pace_from_elsewhere, guards._guesses):
+    limits = guards.limits
+    for allowance in (limits.requests, limits.calls, limits.links, limits.guesses):
         allowance._clock = Hand()
 
 
@@ -321,7 +323,7 @@ class _Asked(RuleBasedStateMachine):
 
     @invariant()
     def memory_is_bounded(self) -> None:
-        for allowance in (self.guards._pace, self.guards._guesses):
+        for allowance in (self.guards.limits.requests, self.guards.limits.guesses):
             assert len(allowance._peers) <= len(PEERS)
 
 
@@ -371,7 +373,7 @@ async def test_every_answer_has_the_headers(guarded: Any) -> None:
 async def test_requests_of_one_peer_are_limited(daemon: Any) -> None:
     stop_clock(daemon)
     for _ in range(REQUESTS - 10):
-        daemon.app[GUARDS]._pace.spend("127.0.0.1")
+        daemon.app[GUARDS].limits.requests.spend("127.0.0.1")
     answers = await asyncio.gather(*(daemon.client.get("/api/status") for _ in range(30)))
     refused = [answer for answer in answers if answer.status == 429]
     assert len(refused) == 20
@@ -407,9 +409,10 @@ def test_a_session_lasts_a_working_day(hand: Any) -> None:
 
 def test_sessions_are_bounded_the_oldest_goes(hand: Any) -> None:
     sessions = Sessions(hand)
-    names = [sessions.open(LOCAL) for _ in range(SESSIONS_MAX + 1)]
+    accounts = [account(str(number), TOKEN) for number in range(10)]
+    names = [sessions.open(accounts[number % 10]) for number in range(SESSIONS_MAX + 1)]
     assert sessions.account(names[0]) is None
-    assert sessions.account(names[1]) is LOCAL
+    assert sessions.account(names[1]) is accounts[1]
     assert len(set(names)) == len(names)
 
 
