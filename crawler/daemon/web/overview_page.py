@@ -20,7 +20,7 @@ from crawler.daemon.web.host_pages import attention, host_pill
 from crawler.daemon.web.rendering import PageContext, PageHandlers, link
 from crawler.explain.formatting import counted
 from crawler.steering.live_state import CrawlState
-from crawler.steering.queue_holds import QueueReason
+from crawler.steering.queue_holds import QueueHold, QueueReason
 from storage.store import StoreError
 
 SPANS: Final = (("10m", "10 min", 600.0), ("1h", "1 h", 3_600.0), ("24h", "24 h", 86_400.0))
@@ -44,6 +44,7 @@ OUTCOME_LABELS: Final = {
     "other": "Other statuses",
 }
 _UNTIL_RESUMED: Final = frozenset((QueueReason.PAUSED, QueueReason.CRAWL_PAUSED))
+_AT_ONCE: Final = frozenset((QueueReason.READY, QueueReason.IN_FLIGHT))
 CHECK_LINKS: Final = {
     CheckName.NETWORK: "/hosts?state=failing",
     CheckName.RESPONSES: "/hosts?state=backing-off",
@@ -153,10 +154,17 @@ def queue_rows(status: Status) -> list[dict[str, object]]:
             "hold": one,
             "link": link("/hosts", {"reason": one.reason}),
             "width": max(1, round(20 * one.urls / max(1, status.queued))),
-            "until": "until resumed" if one.reason in _UNTIL_RESUMED else "now",
+            "until": _until(one),
         }
         for one in status.queue
     ]
+
+
+def _until(hold: QueueHold) -> str:
+    """The end of a wait without a time to come."""
+    if hold.reason in _UNTIL_RESUMED:
+        return "until resumed"
+    return "unknown" if hold.first_at is None and hold.reason not in _AT_ONCE else "now"
 
 
 def headline(status: Status) -> Headline:

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from crawler.daemon.health import Counts, Evidence, Health, judge
 from crawler.daemon.responses import Status, Worker
 from crawler.daemon.web.filters import worker_pill
-from crawler.daemon.web.overview_page import headline
+from crawler.daemon.web.overview_page import headline, queue_rows
 from crawler.steering.live_state import CrawlState
+from crawler.steering.queue_holds import QueueHold, QueueReason
 from tests.crawler.daemon.monitoring.test_metrics import STATUS
 
 ONE = replace(STATUS, visited=1, hosts=1, queued=2)
@@ -91,3 +92,23 @@ def test_silent_workers_do_not_count() -> None:
     assert status.of_all_workers().in_flight == 3
     silent = replace(status, workers=(WORKER, replace(other, seen_s=6.0)))
     assert silent.of_all_workers().pages_per_s == 2.0
+
+
+@pytest.mark.parametrize(
+    ("reason", "first_at", "words"),
+    [
+        (QueueReason.READY, None, "now"),
+        (QueueReason.DELAY, 1.0, "now"),
+        (QueueReason.CRAWL_PAUSED, None, "until resumed"),
+        (QueueReason.CRAWL_HELD, None, "unknown"),
+    ],
+)
+def test_the_end_of_a_wait_that_nobody_knows_is_not_now(
+    reason: QueueReason, first_at: float | None, words: str
+) -> None:
+    hold = QueueHold(
+        reason=reason, sentence="", urls=1, hosts=1, first_at=first_at, last_at=None,
+        through_at=None,
+    )  # fmt: skip
+    (row,) = queue_rows(replace(STATUS, queue=(hold,)))
+    assert row["until"] == words
