@@ -100,7 +100,8 @@ _NUMBERS: Final = (
 
 def _of_mark(one: Mark) -> Values:
     texts = (one.kind.value, one.reason, one.sentence, one.actor, one.via)
-    shown = (text.encode("utf-8", "replace").decode() for text in texts)
+    # PostgreSQL stores no NUL.
+    shown = (text.replace("\0", "?").encode("utf-8", "replace").decode() for text in texts)
     return (one.session, one.number, one.at, one.until, int(one.lasting), *shown)
 
 

@@ -100,10 +100,10 @@ async def test_a_mark_comes_back_as_it_was_last_written(rig: Any) -> None:
 
 
 async def test_text_that_cannot_be_stored_is_shown_as_far_as_possible(rig: Any) -> None:
-    await put(rig, minute(NOW), marks=(mark(1, NOW, sentence="a\udc80b"),))
+    await put(rig, minute(NOW), marks=(mark(1, NOW, sentence="a\udc80b\0"),))
     found = await everything(rig)
     assert len(found.counts) == 1
-    assert [one.sentence for one in found.marks] == ["a?b"]
+    assert [one.sentence for one in found.marks] == ["a?b?"]
 
 
 async def test_a_span_has_its_marks_and_says_whether_it_began_paused(rig: Any) -> None:
