@@ -163,13 +163,14 @@ def bind_page(path: Path, mode: int, group: str) -> tuple[socket.socket, os.stat
     number = _group(group)
     made, ours = bind(path)
     try:
-        if number >= 0:
+        if number not in (-1, ours.st_gid):
             try:
                 os.chown(path, -1, number, follow_symlinks=False)
-            except PermissionError:
+            except OSError as error:
+                why = (error.strerror or "").lower()
                 raise OSError(
-                    f"the socket cannot be given to the group {group} (daemon.listen_group): "
-                    "this user is not a member of it"
+                    f"the socket cannot be given to the group {group} (daemon.listen_group), of "
+                    f"which the user of the daemon has to be a member: {why}"
                 ) from None
         path.chmod(mode)  # last: until now, only the owner can connect
     except OSError:

@@ -43,6 +43,18 @@ def test_a_group_by_name(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_group_that_the_user_is_not_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", refused)
+    with pytest.raises(OSError, match=r"group 64999 .* a member: operation not permitted"):
+        bind_page(tmp_path / "page.sock", 0o660, "64999")
+    assert list(tmp_path.iterdir()) == []
+    made, _ = bind_page(tmp_path / "page.sock", 0o660, str(tmp_path.stat().st_gid))
+    made.close()  # it has that group already
+
+
 def test_a_socket_in_use_is_not_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "page.sock"
     made, _ = bind_page(path, 0o600, "")
