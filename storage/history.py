@@ -16,17 +16,20 @@ MINUTE_S: Final = 60
 HOUR_S: Final = 3_600
 MINUTES_KEPT_S: Final = 48 * HOUR_S  # then they are folded into hours
 HOURS_KEPT_S: Final = 90 * 24 * HOUR_S  # so are marks
+MERGED_AFTER_S: Final = 900  # the minutes of several sessions, into one row
 # Further bounds, which only many workers or very many restarts reach.
 MINUTE_ROWS_MAX: Final = 100_000
 MARKS_MAX: Final = 10_000
 FOLDED_AT_ONCE: Final = 600  # rows, in one transaction
+MERGED_AT_ONCE: Final = 30  # minutes
 
 
 class HistoryCounts(Struct, frozen=True, kw_only=True):
     """What one session counted in one step.
 
     at: its begin, Unix seconds, a multiple of `step_s` (MINUTE_S, or HOUR_S once it is folded).
-    session: who counted it; of a folded one, who folded it. observed_s: how long a crawl ran in it.
+    session: who counted it; of a folded or merged one, who did that.
+    observed_s: how long a crawl ran in it.
     success, redirects, client_errors, server_errors: responses by class (2xx to 5xx), those for a
     robots.txt or a sitemap included. unanswered: requests without a usable response.
     failed, given_up: URLs that failed, and those of them that failed together with their origin.

@@ -448,9 +448,10 @@ class Store(Protocol):
     ) -> None:
         """Write steps and marks of the history, in place of what was written of them before.
 
-        Minutes are folded into hours after MINUTES_KEPT_S, a few hundred with each call; hours and
-        marks are deleted after HOURS_KEPT_S. If there are more than MINUTE_ROWS_MAX minutes or
-        MARKS_MAX marks, the oldest are folded or deleted earlier."""
+        Minutes that several sessions have counted are merged after MERGED_AFTER_S, a few with each
+        call. Minutes are folded into hours after MINUTES_KEPT_S, a few hundred with each call;
+        hours and marks are deleted after HOURS_KEPT_S. If there are more than MINUTE_ROWS_MAX
+        minutes or MARKS_MAX marks, the oldest are folded or deleted earlier."""
         ...
 
     async def stats(self) -> Stats:

@@ -15,6 +15,8 @@ from storage.history import (
     HOUR_S,
     HOURS_KEPT_S,
     MARKS_MAX,
+    MERGED_AFTER_S,
+    MERGED_AT_ONCE,
     MINUTE_ROWS_MAX,
     MINUTE_S,
     MINUTES_KEPT_S,
@@ -37,10 +39,23 @@ def put_history(
     sql, now_s = writer.sql, int(writer.at.wall_s)
     sql.many("put_history", [_of_counts(one) for one in counts])
     sql.many("put_marks", [_of_mark(one) for one in marks])
+    _merge(sql, session, now_s)
     _fold(sql, session, now_s)
     sql.run("drop_history", HOUR_S, now_s - HOURS_KEPT_S)
     before_s = max(float(now_s - HOURS_KEPT_S), _first(sql.row("marks_excess", MARKS_MAX)))
     sql.run("drop_marks", before_s, before_s)
+
+
+def _merge(sql: Statements, session: int, now_s: int) -> None:
+    """Make one row of the minutes that several sessions have counted, so that the history of many
+    workers is read as fast as that of one. None of them writes such an old minute again."""
+    found = sql.rows("merge_history", MINUTE_S, now_s - MERGED_AFTER_S, MERGED_AT_ONCE)
+    minutes = sorted((_counts(row) for row in found), key=lambda one: one.at)
+    merged = [
+        together(some, at=at, step_s=MINUTE_S, session=session)
+        for at, some in groupby(minutes, key=lambda one: one.at)
+    ]
+    sql.many("put_history", [_of_counts(one) for one in merged])
 
 
 def _fold(sql: Statements, session: int, now_s: int) -> None:

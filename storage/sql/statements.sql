@@ -896,6 +896,15 @@ RETURNING
   step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
   failed, given_up, queued, latency, lateness;
 
+-- The rows of steps that several sessions have counted.
+-- name: merge_history
+DELETE FROM history WHERE step_s = ?1 AND at IN (
+  SELECT at FROM history WHERE step_s = ?1 AND at < ?2 GROUP BY at HAVING count(*) > 1 LIMIT ?3
+)
+RETURNING
+  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
+  failed, given_up, queued, latency, lateness;
+
 -- Of the rows of a step, newest first: when the one begins before which so many are.
 -- name: history_excess
 SELECT at FROM history WHERE step_s = ? ORDER BY at DESC LIMIT 1 OFFSET ?;

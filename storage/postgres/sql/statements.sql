@@ -1376,6 +1376,22 @@ RETURNING
   step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
   failed, given_up, queued, latency, lateness;
 
+-- The rows of steps that several sessions have counted. Workers that merge together wait for each
+-- other, in the order of the rows, and find that those of the first are gone.
+-- name: merge_history
+DELETE FROM history AS h USING (
+  SELECT step_s, at, session FROM history
+  WHERE step_s = $1::bigint AND at IN (
+    SELECT at FROM history WHERE step_s = $1::bigint AND at < $2::bigint
+    GROUP BY at HAVING count(*) > 1 ORDER BY at LIMIT $3::bigint
+  )
+  ORDER BY at, session FOR UPDATE
+) AS old
+WHERE h.step_s = old.step_s AND h.at = old.at AND h.session = old.session
+RETURNING
+  h.step_s, h.at, h.session, h.observed_s, h.success, h.redirects, h.client_errors, h.server_errors,
+  h.unanswered, h.failed, h.given_up, h.queued, h.latency, h.lateness;
+
 -- Of the rows of a step, newest first: when the one begins before which so many are.
 -- name: history_excess
 SELECT at FROM history WHERE step_s = $1::bigint ORDER BY at DESC LIMIT 1 OFFSET $2::bigint;

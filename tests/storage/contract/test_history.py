@@ -11,6 +11,7 @@ from storage.engine import history_table
 from storage.history import (
     HOUR_S,
     HOURS_KEPT_S,
+    MERGED_AFTER_S,
     MINUTE_S,
     MINUTES_KEPT_S,
     History,
@@ -120,6 +121,26 @@ async def test_a_span_has_its_marks_and_says_whether_it_began_paused(rig: Any) -
     )
     found = await rig.reader.history(from_s=NOW + 40.0, to_s=NOW + 60.0)
     assert [one.number for one in found.marks] == [2, 4, 5]
+
+
+async def test_minutes_of_several_sessions_are_merged_after_a_while(rig: Any) -> None:
+    old = NOW - MERGED_AFTER_S - 600
+    both = {"success": 2, "observed_s": 40.0, "queued": 7, "latency": {3: 1}}
+    await put(
+        rig,
+        *(minute(old + 60 * n, session=session, **both) for n in range(2) for session in (1, 2, 3)),
+        minute(old + 120, session=2, success=1),
+        *(minute(NOW, session=session) for session in (1, 2)),
+    )
+    found = (await everything(rig)).counts
+    assert [(one.at - old, one.session, one.success, one.observed_s) for one in found] == [
+        (0, rig.session, 6, 60.0),
+        (60, rig.session, 6, 60.0),
+        (120, 2, 1, 60.0),
+        (NOW - old, 1, 0, 60.0),
+        (NOW - old, 2, 0, 60.0),
+    ]
+    assert (found[0].queued, found[0].latency) == (7, {3: 3})
 
 
 async def test_old_minutes_are_folded_into_hours(rig: Any) -> None:

@@ -16,6 +16,34 @@ from tests.storage.postgres.stores import store_at
 WORKERS = 4
 
 
+async def test_workers_that_merge_together_lose_nothing_and_count_nothing_twice(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_table, "MERGED_AT_ONCE", 3)
+    monkeypatch.setattr(history_table, "MERGED_AFTER_S", HOUR_S)
+    old = int(time.time()) // 60 * 60 - HOUR_S + 120
+    stores = [store_at(postgres_url) for _ in range(WORKERS)]
+    sessions = [await store.open_session("worker") for store in stores]
+    for store, session in zip(stores, sessions, strict=True):
+        minutes = [
+            HistoryCounts(at=old + 60 * number, session=session, success=1) for number in range(30)
+        ]
+        await store.put_history(session, minutes, [])
+    monkeypatch.setattr(history_table, "MERGED_AFTER_S", 0)
+
+    async def merge(number: int) -> None:
+        for _ in range(15):
+            await stores[number].put_history(sessions[number], [], [])
+
+    await asyncio.gather(*map(merge, range(WORKERS)))
+    reader = PostgresReader(server_location(postgres_url))
+    found = (await reader.history(from_s=old, to_s=old + HOUR_S)).counts
+    assert [one.success for one in found] == [WORKERS] * 30
+    await reader.close()
+    for store, session in zip(stores, sessions, strict=True):
+        await store.close(session)
+
+
 async def test_workers_that_fold_together_lose_nothing_and_count_nothing_twice(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
