@@ -15,6 +15,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from crawler.daemon import problem as problems
+from crawler.daemon.actor import ON_SOCKET
 from crawler.daemon.problem import Problem
 
 KEEPALIVE_S: Final = 60.0  # of an idle connection
@@ -126,4 +127,4 @@ class RequestHandler(web.RequestHandler):
 
     def _record(self, error: BaseException) -> None:
         if self._malformed is not None:
-            self._malformed.malformed(self.peer, type(error).__name__)
+            self._malformed.malformed(self.peer or ON_SOCKET, type(error).__name__)

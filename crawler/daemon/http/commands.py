@@ -9,12 +9,11 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from crawler.config.secrets import HIDDEN
-from crawler.daemon.actor import API, PAGE, Actor, acting, behind_socket
+from crawler.daemon.actor import API, ON_SOCKET, PAGE, Actor, acting, behind_socket
 from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.problem import Problem
 from storage.store import StoreError
 
-ON_SOCKET: Final = "the Unix socket"  # in place of the address of a client
 CREDENTIAL_CHARS: Final = 8  # shorter strings may be part of our own words
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -13,8 +13,9 @@ from aiohttp import hdrs, web
 from crawler.clock import Clock
 from crawler.config.checks import PROXY_ON_SOCKET
 from crawler.daemon import connections
+from crawler.daemon.actor import ON_SOCKET
 from crawler.daemon.http.accounts import DEFAULT, LOCAL, Account, account, matching
-from crawler.daemon.http.commands import ACTOR_NAME, ACTOR_PEER, ON_SOCKET, route_of
+from crawler.daemon.http.commands import ACTOR_NAME, ACTOR_PEER, route_of
 from crawler.daemon.http.limits import Limits, Streams
 from crawler.daemon.http.sessions import Sessions
 from crawler.daemon.monitoring.access_log import AccessLog

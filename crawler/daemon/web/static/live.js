@@ -13,6 +13,7 @@
   // The data on the page is of `dataAt` (the daemon's clock); it was heard of at `heardAt` (ours). Both in milliseconds.
   const root = document.documentElement;
   const BASE = root.dataset.base || "";  // path prefix of all links
+  const ownPath = () => (location.pathname.startsWith(BASE + "/") ? location.pathname.slice(BASE.length) : location.pathname);
   let dataAt = Number(root.dataset.at || 0) * 1000, heardAt = Date.now(), shownAt = Date.now();
   let ended = false, lost = false, title = document.title;
 
@@ -40,7 +41,7 @@
         : `No answer from the daemon for ${since(seconds)}. This page shows the state at ${clock(dataAt)}.`;
       if (ended) {
         const link = document.createElement("a");
-        link.href = BASE + "/login?next=" + encodeURIComponent(location.pathname.slice(BASE.length) + location.search);
+        link.href = BASE + "/login?next=" + encodeURIComponent(ownPath() + location.search);
         link.textContent = "Log in again";
         banner.replaceChildren(words, link);
       } else {

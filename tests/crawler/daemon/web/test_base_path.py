@@ -184,7 +184,7 @@ async def test_the_token_guards_every_path_under_the_prefix(start: Any) -> None:
 
 def test_the_script_knows_the_prefix() -> None:
     """Each path of the server that the script names has the prefix before it."""
-    text = (STATIC / "live.js").read_text("utf-8")
+    text = "".join(one.read_text("utf-8") for one in STATIC.glob("*.js"))
     paths = re.findall(r'(.{7})["`]/[a-z][^"`]*["`]', text)
     assert paths
     assert {before[-7:] for before in paths} == {"BASE + "[-7:]}
