@@ -296,6 +296,11 @@ class Reader(Protocol):
         """
         ...
 
+    async def sampled_urls(self, origin: str, *, limit: int = 200) -> Sequence[str]:
+        """Return the queued and visited ones among up to `limit` URLs of an origin, in no order
+        that has a meaning. Raises ValueError for an invalid limit."""
+        ...
+
     async def robots_copy(self, origin: str) -> RobotsState | None:
         """Return the stored robots state of an origin, with its body."""
         ...

@@ -149,13 +149,32 @@ class RobotsRow(Struct, frozen=True, kw_only=True):
     truncated: bool
 
 
+class NextUrl(Struct, frozen=True, kw_only=True):
+    """A queued URL. `at`: when it can be requested at the earliest, at the present delay of its
+    host (Unix seconds; null: unknown, or when an operator acts). `waits_for`: `retry` (until
+    `due_at`), `robots.txt`, or "" for its turn alone. `attempts` were made so far; the last ended
+    with `error`. `sitemap`: it is read as a sitemap."""
+
+    url: str
+    priority: float
+    depth: int
+    at: float | None
+    due_at: float | None
+    attempts: int
+    error: str | None
+    sitemap: bool
+    waits_for: str
+
+
 class HostDetail(HostRow, frozen=True, kw_only=True):
     """GET /api/host. `recent_contacts` are the latest, oldest first; `contacts` counts all of them.
-    `why` explains the state of the host in sentences."""
+    `why` explains the state of the host in sentences. `next_urls`: the first of the queued ones, in
+    the order in which they are requested."""
 
     robots: list[RobotsRow]
     recent_contacts: list[ContactRow]
     why: list[str]
+    next_urls: Sequence[NextUrl] = ()
 
 
 class Controlled(Struct, frozen=True, kw_only=True):

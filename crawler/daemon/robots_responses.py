@@ -53,15 +53,35 @@ class BlockedRules(Struct, frozen=True, kw_only=True):
 
 
 class RobotsLine(Struct, frozen=True, kw_only=True):
-    """A line of a stored robots.txt, and how many URLs of its origin it blocked."""
+    """A line of a stored robots.txt: how many URLs of its origin it blocked, and how many of
+    `sampled` ones it allowed."""
 
     line: int
     text: str
     blocked: int
+    allowed: int = 0
+
+
+class RobotsChange(Struct, frozen=True, kw_only=True):
+    """What changed in a robots.txt at `changed_at`: a unified `diff` to the copy before, which was
+    last fetched or confirmed at `copy_at` (null: not known), and how many lines were `added` and
+    `removed`. `ordered`: false if the versions were too different to be compared line by line: the
+    diff then has the lines that only one of them has. `cut`: the diff has further lines. Times are
+    Unix seconds."""
+
+    changed_at: float
+    copy_at: float | None
+    diff: str
+    added: int
+    removed: int
+    ordered: bool
+    cut: bool
 
 
 class RobotsCopy(Struct, frozen=True, kw_only=True):
-    """GET /api/robots: the copy stored for an origin, with the number of URLs each line blocked."""
+    """GET /api/robots: the copy stored for an origin, with the number of URLs each line blocked.
+    `sampled`: how many of its queued and visited URLs were judged again to find out which lines
+    allow URLs. `change`: what is different from the copy before; null if there was none."""
 
     origin: str
     state: str
@@ -69,3 +89,5 @@ class RobotsCopy(Struct, frozen=True, kw_only=True):
     lines: list[RobotsLine]
     fetched_at: float | None
     truncated: bool
+    sampled: int = 0
+    change: RobotsChange | None = None

@@ -46,6 +46,7 @@ from crawler.steering.live_state import (
     Fetching,
     HostNow,
     HostState,
+    HostUrls,
     RefusedSeed,
     Reloaded,
     SeedsAdded,
@@ -200,6 +201,13 @@ class Control:
             delay_s=held.pace.rest.delay_s,
             delay_source=held.pace.rest.source,
         )
+
+    def host_urls(self, host: str) -> HostUrls | None:
+        """The URLs of a host in memory; None for others."""
+        if (held := self._frontier.permits.get(host)) is None:
+            return None
+        parked = tuple(itertools.chain.from_iterable(held.parked.values()))
+        return HostUrls(tuple(held.prefetched), parked, frozenset(held.held))
 
     def _wait_of(self, held: HostQueue) -> tuple[HostState, float, Reason]:
         """The state of a host in memory, for how many seconds it waits, and why."""

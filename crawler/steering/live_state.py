@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import enum
 import mmap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from storage.store import Queued
 
 if TYPE_CHECKING:
     from crawler.frontier.host_queue import HostQueue
@@ -119,6 +121,15 @@ class HostNow(Struct, frozen=True, kw_only=True):
     in_hand: int
     delay_s: float
     delay_source: str
+
+
+class HostUrls(Struct, frozen=True):
+    """The URLs of a host in memory: the `next` ones in their order, those that wait for a
+    robots.txt (`parked`), and the ids of all that are `held`, requests in flight included."""
+
+    next: Sequence[Queued]
+    parked: Sequence[Queued]
+    held: frozenset[int]
 
 
 def host_state(host: HostQueue, wait_s: float) -> HostState:

@@ -18,6 +18,7 @@ from storage.engine import (
     next_urls,
     page_queries,
     queue_query,
+    sampled_urls,
     url_pages,
 )
 from storage.engine.link_table import (
@@ -241,6 +242,9 @@ class SqlReader:
 
     async def next_urls(self, host: str, *, limit: int = 20, now_s: float) -> Sequence[Row]:
         return await self._database.read(lambda sql: next_urls.next_urls(sql, host, limit, now_s))
+
+    async def sampled_urls(self, origin: str, *, limit: int = 200) -> Sequence[str]:
+        return await self._database.read(lambda sql: sampled_urls.sampled_urls(sql, origin, limit))
 
     async def robots_copy(self, origin: str) -> RobotsState | None:
         def find(sql: Statements) -> RobotsState | None:

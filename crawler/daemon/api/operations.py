@@ -26,6 +26,7 @@ from crawler.daemon.api.host_steering import (
     pattern_of,
 )
 from crawler.daemon.api.log_view import LogView
+from crawler.daemon.api.next_urls import next_urls
 from crawler.daemon.api.pending_commands import in_time
 from crawler.daemon.api.queue_view import QueueView
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
@@ -104,7 +105,7 @@ class Operations:
         self.log = log
         self.host_steering = HostSteering(control, reader, clock=clock, stream=stream)
         self.queue = QueueView(control, reader, clock)
-        self.robots_views = RobotsViews(reader)
+        self.robots_views = RobotsViews(control, reader)
         self.url_lists = UrlLists(control, reader, stream=stream)
 
     # ------------------------------------------------------------ queries
@@ -218,10 +219,18 @@ class Operations:
             raise unknown_host(name)
         async with aclosing(self._reader.iterate("hosts", host=found.name)) as rows:
             row = await anext(rows)
+        live = self._live(row)
+        coming = await next_urls(
+            self._control,
+            self._reader,
+            from_row(responses.HostRow, row, **live),
+            now_s=self._clock.wall(),
+        )
         return from_row(
             responses.HostDetail,
             row,
-            **self._live(row),
+            **live,
+            next_urls=coming,
             robots=from_rows(responses.RobotsRow, found.row["robots"]),
             recent_contacts=from_rows(responses.ContactRow, found.row["contacts"]),
             why=found.sentences,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
+from crawler.daemon.api.robots_diff import RobotsDiff, robots_diff
 from crawler.daemon.problem import Problem, invalid, unknown_host
 from crawler.daemon.responses import from_row, from_rows
 from crawler.daemon.robots_responses import (
@@ -9,24 +13,28 @@ from crawler.daemon.robots_responses import (
     BlockedRow,
     BlockedRule,
     BlockedRules,
+    RobotsChange,
     RobotsCopy,
     RobotsLine,
 )
 from crawler.explain.explanation import host_named, known_host
+from crawler.steering.control import Control
 from crawler.threads import in_thread
 from policies import robots as robots_txt
-from policies.url import canonical, origin_of, without_userinfo
+from policies.url import canonical, host_of, origin_of, without_userinfo
 from storage.columns import robots_state
 from storage.paging import ROWS_MAX
 from storage.store import BlockReason, Reader
 
 LIMIT_DEFAULT = 100  # rows of a page
+SAMPLED = 200  # URLs of an origin that are judged again, to find out which lines allow URLs
 
 
 class RobotsViews:
     """Reads what a crawl knows of robots.txt files."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, control: Control, reader: Reader) -> None:
+        self._control = control
         self._reader = reader
 
     async def blocked(
@@ -97,20 +105,61 @@ class RobotsViews:
         if copy is None:
             raise Problem(404, f"{name}/robots.txt is unknown", field="origin")
         counts = await self._reader.blocked_lines(name)
-        body = copy.body or b""
-        lines = await in_thread(lambda: robots_txt.parse(body).lines)
-        return RobotsCopy(
-            origin=name,
-            state=robots_state(copy),
-            status=copy.status,
-            lines=[
+        before = await self._reader.robots_before(name)
+        sample = await self._reader.sampled_urls(name, limit=SAMPLED) if copy.body else ()
+        rules, tokens = self._control.config.robots_of(host_of(url))
+
+        def read() -> tuple[list[RobotsLine], RobotsDiff | None]:
+            file = robots_txt.parse(copy.body or b"")
+            allowed = _allowing(file, sample, tokens, rules.dialect)
+            lines = [
                 RobotsLine(
                     line=each.number,
                     text=without_userinfo(each.text),
                     blocked=counts.get(each.number, 0),
+                    allowed=allowed[each.number],
                 )
-                for each in (lines if copy.body is not None else ())
-            ],
+                for each in (file.lines if copy.body is not None else ())
+            ]
+            if before is None:
+                return lines, None
+            old = [without_userinfo(each.text) for each in robots_txt.parse(before.body).lines]
+            return lines, robots_diff(old, [line.text for line in lines])
+
+        lines, diff = await in_thread(read)
+        change = None
+        if diff is not None and before is not None:
+            change = RobotsChange(
+                changed_at=before.replaced_at,
+                copy_at=before.copy_at,
+                diff=diff.text,
+                added=diff.added,
+                removed=diff.removed,
+                ordered=diff.ordered,
+                cut=diff.cut,
+            )
+        return RobotsCopy(
+            origin=name,
+            state=robots_state(copy),
+            status=copy.status,
+            lines=lines,
             fetched_at=copy.fetched_at,
             truncated=copy.truncated,
+            sampled=len(sample),
+            change=change,
         )
+
+
+def _allowing(
+    file: robots_txt.RobotsFile,
+    urls: Sequence[str],
+    tokens: Sequence[str],
+    dialect: Sequence[str],
+) -> Counter[int]:
+    """How many of these URLs each line allows."""
+    found = Counter[int]()
+    for url in urls:
+        verdict = file.decide(url, agent=tokens, dialect=dialect)
+        if verdict.allowed and verdict.line is not None:
+            found[verdict.line] += 1
+    return found

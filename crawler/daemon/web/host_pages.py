@@ -10,6 +10,7 @@ from aiohttp import web
 
 from crawler.config.user_agent import product_token
 from crawler.daemon.responses import HostRow, RobotsRow
+from crawler.daemon.robots_responses import RobotsLine
 from crawler.daemon.web import filters
 from crawler.daemon.web.host_filters import REASONS, STATES, conditions, filter_of, is_filtered
 from crawler.daemon.web.rendering import PageHandlers, link
@@ -149,7 +150,7 @@ class HostPages(PageHandlers):
     async def _copy(
         self, row: RobotsRow, at: int, agents: Sequence[str], dialect: Sequence[str]
     ) -> dict[str, object]:
-        """One robots.txt, its lines marked with the number of URLs they blocked."""
+        """One robots.txt, its lines marked with the numbers of URLs they blocked and allowed."""
         kind, word, sentence = _ROBOTS_STATES.get(row.state, ("calm", row.state, ""))
         if row.status is not None:
             sentence += f" Status of the last response: {row.status}."
@@ -162,20 +163,20 @@ class HostPages(PageHandlers):
             "again_at": row.retry_at or row.expires_at,
             "sheet": None,
             "findings": (),
+            "change": None,
         }
-        if row.state not in ("rules", "stale"):
+        if row.state not in ("rules", "stale", "absent"):
             return copy
         kept = await self.operations.robots_views.robots(row.origin)
-        marks = {
-            line.line: (Mark(kind="blocked", words=f"blocked {line.blocked:,}"),)
-            for line in kept.lines
-            if line.blocked
-        }
+        copy["change"] = kept.change
+        if row.state == "absent":
+            return copy
+        marks = {line.line: found for line in kept.lines if (found := _marks(line, kept.sampled))}
         body = "\n".join(line.text for line in kept.lines)
         kind, word, remark = _quality(body, kind, word)
         copy |= {"pill": (kind, word), "sentence": f"{remark} {copy['sentence']}".strip()}
         shown = await sheet(body, name=f"copy{at}", marks=marks, agents=agents, dialect=dialect)
-        return copy | {"sheet": shown if shown.rows else None, "findings": shown.findings}
+        return copy | {"sheet": shown if shown.blocks else None, "findings": shown.findings}
 
     async def _robots_identity(self, host: str) -> tuple[Sequence[str], Sequence[str]]:
         """The tokens and dialects by which the crawl reads the robots.txt of a host."""
@@ -260,6 +261,17 @@ def _quality(body: str, kind: str, word: str) -> tuple[str, str, str]:
     if not any(_AGENT.match(line) for line in body.splitlines()):
         return "wait", "no rules", "The file names no User-agent, so none of its rules apply."
     return kind, word, ""
+
+
+def _marks(line: RobotsLine, sampled: int) -> tuple[Mark, ...]:
+    """What a line of robots.txt did to URLs of its origin."""
+    marks = []
+    if line.blocked:
+        marks.append(Mark(kind="blocked", words=f"blocked {line.blocked:,}"))
+    if line.allowed:
+        some = f"allows {line.allowed:,} of {sampled:,} sampled"
+        marks.append(Mark(kind="allowed", words=some))
+    return tuple(marks)
 
 
 def _robots_cell(state: str) -> tuple[str, str]:

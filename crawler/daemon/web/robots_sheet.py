@@ -1,4 +1,4 @@
-"""A robots.txt as a table of lines: deciding lines are marked, and long files are folded."""
+"""A robots.txt as lines: deciding lines in their context, and the rest of a long file folded."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from crawler.daemon.web.filters import plain
 from crawler.threads import in_thread
 from policies import robots
 from policies.robots import Finding
 from policies.robots.syntax import LineKind
 
 LINES_READ: Final = 40_000  # of one file; real files are shorter
-LINES_WHOLE: Final = 400  # files up to this length are shown in full
-_AROUND: Final = 3  # lines shown before and after a marked one, in a longer file
-_FIRST: Final = 60  # lines at the head of a longer file
-_LINES_MAX: Final = 1_500  # shown of any file
+LINES_WHOLE: Final = 60  # files up to this length are not folded
+_AROUND: Final = 2  # lines shown before and after a marked one, in a longer file
+_FIRST: Final = 12  # lines shown of a longer file without marked lines, and of our group in it
+_FOLDED_MIN: Final = 4  # fewer lines than these are shown
+_LINES_MAX: Final = 1_500  # shown of any file; the others are folded
 _FINDINGS_PER_LINE: Final = 3
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
@@ -32,24 +34,38 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetRow:
-    """A line, or a number of `hidden` lines."""
+    """A line."""
 
-    number: int = 0
-    text: str = ""
+    number: int
+    text: str
     comment: bool = False
     ours: bool = False  # in the group that applies to the crawler
     marks: Sequence[Mark] = ()
     findings: Sequence[Finding] = ()
-    hidden: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetBlock:
+    """Consecutive lines: `rows`, or, if they are folded, their `numbers` and their `text`."""
+
+    first: int
+    last: int
+    rows: Sequence[SheetRow] = ()
+    numbers: str = ""
+    text: str = ""
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """`name` is the prefix of the anchors of its lines: "tested-L12"."""
+    """`name` is the prefix of the anchors of its marked lines: "tested-L12"."""
 
     name: str
-    rows: Sequence[SheetRow]
-    findings: Sequence[Finding] = field(default=())  # about the whole file, and about hidden lines
+    blocks: Sequence[SheetBlock]
+    findings: Sequence[Finding] = field(default=())  # about the whole file, and about folded lines
     cut: bool = False  # longer than LINES_READ; the rest was ignored
 
 
@@ -61,7 +77,7 @@ async def sheet(
     agents: Sequence[str] = (),
     dialect: Sequence[str] = (),
 ) -> Sheet:
-    """Build the table. `agents` and `dialect`: the crawler whose group is highlighted; without
+    """Build the blocks. `agents` and `dialect`: the crawler whose group is highlighted; without
     agents, none is.
 
     Runs in a thread, since 500 KiB take a while; the latest results are cached."""
@@ -91,42 +107,85 @@ def _sheet(
         else:
             findings.setdefault(finding.line, []).append(finding)
     ours = _ours(file, agents, dialect)
-    lines = file.lines
-    wanted = _wanted(len(lines), {*marks, *(line for line in findings if line in marks)})
-    rows: list[SheetRow] = []
-    last = 0
-    for number in wanted:
-        if number > last + 1:
-            rows.append(SheetRow(hidden=number - last - 1))
-        line = lines[number - 1]
-        rows.append(
-            SheetRow(
-                number=number,
-                text=line.text.lstrip("\ufeff").expandtabs(4),
-                comment=line.kind is LineKind.COMMENT,
-                ours=number in ours,
-                marks=tuple(marks.get(number, ())),
-                findings=tuple(findings.get(number, ()))[:_FINDINGS_PER_LINE],
-            )
+    wanted = _wanted(file, sorted(marks), sorted(ours))
+
+    def row(number: int) -> SheetRow:
+        line = file.lines[number - 1]
+        return SheetRow(
+            number=number,
+            text=_shown(line.text),
+            comment=line.kind is LineKind.COMMENT,
+            ours=number in ours,
+            marks=tuple(marks.get(number, ())),
+            findings=tuple(findings.get(number, ()))[:_FINDINGS_PER_LINE],
         )
-        last = number
-    if last < len(lines):
-        rows.append(SheetRow(hidden=len(lines) - last))
-    shown = set(wanted)
-    whole += [each for line, few in findings.items() if line not in shown for each in few]
-    return Sheet(name=name, rows=rows, findings=whole, cut=cut)
+
+    blocks: list[SheetBlock] = []
+    for first, last, shown in _spans(wanted, len(file.lines)):
+        numbers = range(first, last + 1)
+        if shown:
+            blocks.append(SheetBlock(first=first, last=last, rows=[row(each) for each in numbers]))
+            continue
+        text = "\n".join(_shown(file.lines[each - 1].text) for each in numbers)
+        blocks.append(
+            SheetBlock(first=first, last=last, numbers="\n".join(map(str, numbers)), text=text)
+        )
+    whole += [each for line, few in findings.items() if line not in wanted for each in few]
+    return Sheet(name=name, blocks=blocks, findings=whole, cut=cut)
 
 
-def _wanted(count: int, marked: set[int]) -> list[int]:
-    """The numbers of the lines to show, ascending."""
+def _shown(text: str) -> str:
+    return plain(text.lstrip("\ufeff").expandtabs(4))
+
+
+def _wanted(file: robots.RobotsFile, marked: Sequence[int], ours: Sequence[int]) -> set[int]:
+    """The numbers of the lines to show: marked ones in their context, with the User-agent lines of
+    their groups; without any, the beginnings of the file and of our group."""
+    count = len(file.lines)
     if count <= LINES_WHOLE:
-        return list(range(1, count + 1))
-    wanted = set(range(1, _FIRST + 1))
-    for number in sorted(marked):
+        return set(range(1, count + 1))
+    heads = _heads(file)
+    wanted: set[int] = set()
+    for number in marked:
         if len(wanted) > _LINES_MAX:
             break
         wanted.update(range(number - _AROUND, number + _AROUND + 1))
-    return sorted(number for number in wanted if 1 <= number <= count)
+        wanted.update(heads.get(number, ()))
+    if not marked:
+        wanted.update(range(1, _FIRST + 1))
+        wanted.update(ours[:_FIRST])
+    wanted &= set(range(1, count + 1))
+    for before, after in zip(sorted(wanted), sorted(wanted)[1:], strict=False):
+        if after - before <= _FOLDED_MIN:
+            wanted.update(range(before, after))
+    return wanted
+
+
+def _heads(file: robots.RobotsFile) -> dict[int, Sequence[int]]:
+    """The User-agent lines of the group that each line is in."""
+    found: dict[int, Sequence[int]] = {}
+    heads: list[int] = []
+    open_ = False  # the last line that counts was a User-agent line
+    for line in file.lines:
+        if line.kind is LineKind.AGENT:
+            heads = [*heads, line.number] if open_ else [line.number]
+            open_ = True
+        elif line.kind not in (LineKind.BLANK, LineKind.COMMENT):
+            open_ = False
+        found[line.number] = heads
+    return found
+
+
+def _spans(wanted: set[int], count: int) -> list[tuple[int, int, bool]]:
+    """The lines as runs of those that are shown and those that are not: first, last, shown."""
+    spans: list[tuple[int, int, bool]] = []
+    for number in range(1, count + 1):
+        shown = number in wanted
+        if spans and spans[-1][2] is shown:
+            spans[-1] = (spans[-1][0], number, shown)
+        else:
+            spans.append((number, number, shown))
+    return spans
 
 
 def _ours(file: robots.RobotsFile, agents: Sequence[str], dialect: Sequence[str]) -> set[int]:

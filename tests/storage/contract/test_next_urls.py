@@ -1,4 +1,4 @@
-"""The next URLs of a host are those that are leased next."""
+"""The next URLs of a host are those that are leased next; and some URLs of an origin."""
 
 from __future__ import annotations
 
@@ -44,6 +44,18 @@ async def test_retries_come_when_they_are_due(rig: Any) -> None:
     rig.wall_s += 1_000.0
     due = await urls(rig, "a.test")
     assert set(due) == {f"http://a.test/{number}" for number in (1, 2, 3)}
+
+
+async def test_some_urls_of_an_origin(rig: Any) -> None:
+    await rig.add(*(f"http://a.test/{number}" for number in range(6)), "http://b.test/")
+    lease = next(one for one in await rig.claim(5, 3) if one.slot == "a.test")
+    gone, seen, forbidden = lease.prefetched.urls
+    await rig.commit(lease, rig.failed(gone), rig.visited(seen), rig.blocked(forbidden))
+    sampled = await rig.reader.sampled_urls("http://a.test")
+    known = {f"http://a.test/{number}" for number in range(6)}
+    assert set(sampled) == known - {gone.url, forbidden.url}
+    assert len(await rig.reader.sampled_urls("http://a.test", limit=2)) <= 2
+    assert list(await rig.reader.sampled_urls("http://nobody.test")) == []
 
 
 async def test_a_wrong_limit_is_refused(rig: Any) -> None:

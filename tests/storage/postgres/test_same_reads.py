@@ -218,6 +218,7 @@ async def single(reader: Reader, now_s: float) -> Any:
             host: [{**row, "id": 0} for row in await reader.next_urls(host, now_s=now_s)]
             for host in hosts
         },
+        "sampled_urls": {origin: sorted(await reader.sampled_urls(origin)) for origin in origins},
         "robots_before": {origin: await reader.robots_before(origin) for origin in origins},
         "robots_body": {url: await reader.robots_body(url) for url in urls},
         "robots_states": await reader.robots_states(hosts),

@@ -69,6 +69,8 @@ class FakeOperations(Operations):
         self.contacts: list[dict[str, Any]] = []
         self.blocked_rows: list[dict[str, Any]] = []
         self.blocked_groups: list[dict[str, Any]] = []
+        self.next_urls: list[dict[str, Any]] = []
+        self.change: dict[str, Any] | None = None
         self.urls: dict[str, dict[str, Any]] = {}
         self.changes: list[str] = ["312 hosts: politeness.delay 1 s to 4 s"]
         self.asked: list[tuple[object, ...]] = []
@@ -147,6 +149,7 @@ class FakeOperations(Operations):
                 **self.rows[host],
                 "robots": copies,
                 "recent_contacts": self.contacts,
+                "next_urls": self.next_urls,
                 "why": [],
             },
             responses.HostDetail,
@@ -188,6 +191,7 @@ class FakeOperations(Operations):
                 ],
                 "fetched_at": NOW_S - 3_000,
                 "truncated": False,
+                "change": self.change,
             },
             robots_responses.RobotsCopy,
         )

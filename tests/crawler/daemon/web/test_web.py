@@ -291,7 +291,45 @@ async def test_a_long_robots_txt_is_folded_around_deciding_lines(site: Site) -> 
     _, html, _ = await site.post("/tester", robots=text, urls="/x4000/a", agent="examplebot")
     assert 'id="tested-L4002"' in html
     assert 'class="fold"' in html
-    assert html.count('class="no"') < 200
+    assert html.count('class="no"') < 20
+    assert (
+        "… 3,998 lines" in html
+    )  # between the User-agent line and the context of the deciding one
+    shown = re.findall(r'<td class="no">(\d+)</td>', html)
+    assert shown == ["1", "4000", "4001", "4002", "4003", "4004"]
+    (folded, rest) = re.findall(r'<pre class="code">\n(.*?)</pre>', html, re.DOTALL)
+    assert folded.startswith("Disallow: /x0/\nDisallow: /x1/\n")
+    assert rest.endswith("Disallow: /x4999/")
+
+
+async def test_a_robots_txt_shows_what_changed_in_it(site: Site, answers: Any) -> None:
+    assert "Changed" not in await site.get("/host?host=a.test")
+    answers.change = {
+        "changed_at": 1_789_990_000.0, "copy_at": None, "added": 1, "removed": 2, "ordered": True,
+        "cut": False, "diff": f"@@ -1,2 +1,2 @@\n User-agent: *\n-Disallow: /a\n+{HOSTILE}",
+    }  # fmt: skip
+    html = await site.get("/host?host=a.test")
+    assert "1 line added, 2 removed" in html
+    assert '<tr class="removed">' in html
+    assert "<script>alert" not in html
+
+
+async def test_the_next_urls_of_a_host_are_listed(site: Site, answers: Any) -> None:
+    answers.next_urls = [
+        {
+            "url": f"http://a.test/{HOSTILE}", "priority": 1.5, "depth": 2, "at": 1_790_000_005.0,
+            "due_at": None, "attempts": 1, "error": HOSTILE, "sitemap": False, "waits_for": "",
+        },
+        {
+            "url": "http://a.test/next", "priority": 0, "depth": 2, "at": None, "due_at": None,
+            "attempts": 0, "error": None, "sitemap": False, "waits_for": "robots.txt",
+        },
+    ]  # fmt: skip
+    html = await site.get("/host?host=a.test")
+    assert "after robots.txt" in html
+    assert "The first 2 of 3 queued URLs" in html
+    assert "<script>alert" not in html
+    assert "http://a.test/next" in html
 
 
 async def test_a_robots_txt_of_many_line_ends_is_cut(
