@@ -91,12 +91,18 @@ class HistoryRecorder(Observer):
         self._finish(MarkKind.HOLD, hold.reason.value)
 
     def judged(self, health: Health) -> None:
-        """Mark the checks that are bad. Every few seconds."""
+        """Mark the checks that are bad, except during holds, which make some of them so. Every few
+        seconds."""
+        holds = [mark for mark in self._spans.values() if mark.kind is MarkKind.HOLD]
+        held = any(mark.lasting for mark in holds)
+        held_until = max((mark.until for mark in holds), default=0.0)
         for check in health.checks:
+            name = check.check.value
             if check.state is not HealthState.BAD:
-                self._finish(MarkKind.TROUBLE, check.check.value)
-            elif not self._lasts(MarkKind.TROUBLE, check.check.value):
-                self._begin(MarkKind.TROUBLE, check.check.value, check.sentence, since=check.since)
+                self._finish(MarkKind.TROUBLE, name)
+            elif not held and not self._lasts(MarkKind.TROUBLE, name):
+                since = None if check.since is None else max(check.since, held_until)
+                self._begin(MarkKind.TROUBLE, name, check.sentence, since=since)
 
     def _lasts(self, kind: MarkKind, reason: str) -> bool:
         mark = self._spans.get((kind, reason))

@@ -243,8 +243,10 @@ def test_a_hold_that_returns_soon_is_the_same(hand: Hand) -> None:
     assert [mark.reason for mark in holds(made)] == ["network", "network", "memory"]
 
 
-def judged(state: HealthState, sentence: str = "20 of 20 lost") -> Health:
-    check = Check(check=CheckName.NETWORK, state=state, sentence=sentence)
+def judged(
+    state: HealthState, sentence: str = "20 of 20 lost", since: float | None = None
+) -> Health:
+    check = Check(check=CheckName.NETWORK, state=state, sentence=sentence, since=since)
     return Health(state=state, checks=(check,))
 
 
@@ -266,6 +268,18 @@ def test_bad_health_is_marked_with_its_first_cause(hand: Hand) -> None:
         "20 of 20 lost",
     )
     assert (mark.at, mark.until, mark.lasting) == (1_000.0, 1_015.0, False)
+
+
+def test_a_hold_is_not_marked_twice(hand: Hand) -> None:
+    made = recorder(hand)
+    made.hold_began(hold())
+    made.judged(judged(HealthState.BAD, "On hold."))
+    assert [mark.kind for mark in made.newest().marks] == [MarkKind.HOLD]
+    hand.advance(60)
+    made.hold_ended(hold(), 60.0)
+    made.judged(judged(HealthState.BAD, since=1_000.0))
+    last = made.newest().marks[-1]
+    assert (last.kind, last.at) == (MarkKind.TROUBLE, 1_060.0)
 
 
 async def test_holds_end_with_the_process(hand: Hand) -> None:
