@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import NODEFAULT, Struct
 
+from crawler.config.daemon_section import DaemonConfig
 from crawler.config.sections import (
     CrawlConfig,
-    DaemonConfig,
     FetchConfig,
     NetworkConfig,
     SinkConfig,

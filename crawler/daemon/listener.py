@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from crawler.clock import Clock
-from crawler.config.sections import DaemonConfig
+from crawler.config.daemon_section import DaemonConfig
 from crawler.daemon import unix_socket
 from crawler.daemon.connections import Connections, peer_of
 from crawler.daemon.monitoring.access_log import AccessLog

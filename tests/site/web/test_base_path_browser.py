@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from crawler.daemon.http.application import GUARDS
 from crawler.daemon.http.guards import HttpSettings
+from crawler.daemon.http.sessions import Sessions
 from crawler.testing import LocalWeb
 from tests.crawler.daemon.conftest import daemon_of, site
 from tests.crawler.daemon.web.test_base_path import BASE, TOKEN, proxied
@@ -39,10 +41,15 @@ async def test_a_browser_logs_in_steers_and_stays_under_the_prefix(
             await tab.goto(f"{here}{BASE}/")
             styled = "getComputedStyle(document.querySelector('.band')).display !== 'inline'"
             assert await tab.js(styled)
+            assert tab.errors == []
             if scripts:
                 async with asyncio.timeout(10):
                     while not len(daemon.monitor.stream):  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
-                assert await tab.js("document.querySelector('#live-switch button') !== null")
+                assert tab.errors == []
+                daemon.app[GUARDS].sessions = Sessions(daemon.monitor.clock)  # the old ones ended
+                link = "document.querySelector('#no-contact a')"
+                await tab.until(f"{link} !== null")
+                onward = await tab.js(f"{link}.getAttribute('href')")
+                assert onward == f"{BASE}/login?next=%2F"
             assert strayed == []
-            assert tab.errors == []
