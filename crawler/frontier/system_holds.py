@@ -28,6 +28,8 @@ SQUEEZED_FOR_S = 30.0
 # Our own rules, or an internal error, prevented the request.
 _UNASKED = frozenset({FailureCode.ADDRESS, FailureCode.INTERNAL})
 _NETWORK_LOGIN = 511
+UNHEARD_S = 5.0  # between probes, as long as there are hosts whose answer would end an outage
+_GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples, less whole numbers, are spread evenly over 0 to 1
 
 
 class SystemHolds:
@@ -64,6 +66,7 @@ class SystemHolds:
         self._answered_s = clock.monotonic()  # when a host last answered; at first, the start
         self._asked = 0  # probes that were for a robots.txt
         self._chosen = False  # was the host of the last probe a chosen one?
+        self._choices = 0  # probes of a chosen host
         self._outage_until_s = -math.inf  # what began before the end of an outage is part of it
         self._ease_s: float | None = None
         self.suspects: list[tuple[str, str]] = []  # origins out of reach since a host answered
@@ -229,7 +232,10 @@ class SystemHolds:
     def _plan_probe(self) -> None:
         self._probe_s = None
         if self.connecting:
-            self._probe_s = self._clock.monotonic() + probe_delay_s(self._probes)
+            delay_s = probe_delay_s(self._probes)
+            if HoldReason.NETWORK in self._active and self._unheard():
+                delay_s = min(delay_s, UNHEARD_S)
+            self._probe_s = self._clock.monotonic() + delay_s
             self._commands.wake_by(self._probe_s)
 
     def wake_at(self) -> float | None:
@@ -262,7 +268,7 @@ class SystemHolds:
         may have failed because of the pages requested: one of them is asked for its robots.txt
         instead, which it has answered before."""
         self._chosen = not self._chosen
-        host = self._unheard() if self._chosen else None
+        host = self._one_unheard() if self._chosen else None
         if host is None and (mute := self._mute()) is not None:
             self._mute_probe = mute
             self._commands.put_once(NEXT_PASS)
@@ -280,10 +286,18 @@ class SystemHolds:
                 return host
         return None
 
-    def _unheard(self) -> HostQueue | None:
+    def _unheard(self) -> list[HostQueue]:
+        """The hosts that answered before and have not failed since."""
         failing = self._evidence.reached | self._evidence.mute
-        hosts = (host for host in self._permits if host.reached and host.prefetched)
-        return next((host for host in hosts if host.slot not in failing), None)
+        hosts = [host for host in self._permits if host.reached and host.prefetched]
+        return [host for host in hosts if host.slot not in failing]
+
+    def _one_unheard(self) -> HostQueue | None:
+        """Another one at each probe, from anywhere among them: hosts that stand together may be
+        those of one server, which is down."""
+        hosts = self._unheard()
+        self._choices += 1
+        return hosts[int(self._choices * _GOLDEN % 1 * len(hosts))] if hosts else None
 
 
 def _unreached(answer: Answer) -> Failure:

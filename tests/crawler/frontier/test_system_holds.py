@@ -16,6 +16,8 @@ from policies.retries import FailureCode
 from tests.crawler.frontier.rig import DrivenFrontier
 from tests.crawler.frontier.test_permits import make_host
 
+WITHIN_S = 40.0  # in which the sixth probe is sent
+
 
 class Crawl:
     """Workers that spend driven; `reached` says whether hosts answer."""
@@ -24,6 +26,8 @@ class Crawl:
         self.clock, self.driven = clock, DrivenFrontier(clock, limit=50)
         self.holds = self.driven.holds
         self.reached = False
+        self.dead: set[str] = set()  # hosts that do not answer in any case
+        self.contacts: list[tuple[float, str]] = []
         self.started_s: list[float] = []
         for n in range(hosts):
             self.driven.permits.hold(make_host(clock, f"h{n}.test", pages=1000))
@@ -35,19 +39,21 @@ class Crawl:
                 continue
             started_s = self.clock.monotonic()
             self.started_s.append(started_s)
+            self.contacts.append((started_s, permit.host.slot))
             await self.clock.sleep_until(started_s + 0.05)
-            self.holds.judge(permit, self.result(started_s))
+            self.holds.judge(permit, self.result(started_s, permit.host.slot))
             self.driven.permits.end(
                 permit, started_s=started_s, ended_s=self.clock.monotonic(), kind="page", status=200
             )
 
-    def result(self, started_s: float) -> Failure:
+    def result(self, started_s: float, slot: str) -> Failure:
+        reached = self.reached and slot not in self.dead
         return Failure(
             url="http://a.test/",
-            code=FailureCode.BODY if self.reached else FailureCode.CONNECT,
+            code=FailureCode.BODY if reached else FailureCode.CONNECT,
             sentence="a failure",
-            connected=self.reached,
-            received=self.reached,
+            connected=reached,
+            received=reached,
             permanent=False,
             started_s=started_s,
             ended_s=self.clock.monotonic(),
@@ -85,6 +91,26 @@ async def test_a_hold_stops_all_permits_but_probes_until_it_ends(reason: HoldRea
         resumed = len(crawl.started_s)
         await crawl.for_s(10)
         assert len(crawl.started_s) > resumed + 20
+        crawl.driven.close()
+        await asyncio.gather(*workers)
+
+
+@pytest.mark.parametrize("dead", [range(20), range(20, 40), range(10, 30)])
+async def test_a_dead_server_of_many_hosts_soon_stops_none_of_the_others(dead: range) -> None:
+    """Enough of its hosts fail in a row to look like an outage of our own network. The probes soon
+    find one of the others, wherever it stands."""
+    async with JumpClock() as clock:
+        crawl = Crawl(clock, hosts=40)
+        crawl.reached = True
+        workers = [asyncio.create_task(crawl.work()) for _ in range(3)]
+        await crawl.for_s(60)
+        crawl.dead = {f"h{n}.test" for n in dead}
+        died_s = clock.monotonic()
+        await crawl.for_s(300)
+        alive_s = [at_s for at_s, slot in crawl.contacts if slot not in crawl.dead]
+        gaps_s = [(b - a) for a, b in itertools.pairwise(alive_s) if b > died_s]
+        assert 3 < max(gaps_s) < WITHIN_S, "one hold, and soon over"
+        assert sum(gap_s for gap_s in gaps_s if gap_s > 3) < 2 * WITHIN_S
         crawl.driven.close()
         await asyncio.gather(*workers)
 
