@@ -138,8 +138,9 @@ class Reader(Protocol):
         Each row has `reason` (StoredReason), `urls`, `hosts`, `first_at` and `last_at` (Unix
         seconds: when the first and the last of its hosts may be contacted), and `through_at`: when
         the slowest would be done if every URL took one request; `visited_hosts`: how many of the
-        hosts have visited URLs. `host` is "", or, for a host that
-        a session holds, its name: that session knows more about it.
+        hosts have visited URLs; `gone_hosts`: how many of those could not be connected to at
+        last. `host` is "", or, for a host that a session holds, its name: that session knows more
+        about it.
         """
         ...
 

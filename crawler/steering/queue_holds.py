@@ -73,7 +73,8 @@ class QueueHold(Struct, frozen=True, kw_only=True):
     first_at, last_at: when the first and the last of their hosts may be contacted; null: unknown,
     or when an operator acts. through_at: the earliest time at which all of them can be done: when
     the slowest host is, at its present delay, or at the present rate of the crawl if that is later.
-    visited_hosts: how many of the hosts have visited URLs.
+    visited_hosts: how many of the hosts have visited URLs. gone_hosts: how many of those could not
+    be connected to at last.
     """
 
     reason: QueueReason
@@ -84,6 +85,7 @@ class QueueHold(Struct, frozen=True, kw_only=True):
     last_at: float | None
     through_at: float | None
     visited_hosts: int = 0
+    gone_hosts: int = 0
 
 
 class LiveWait(Struct, frozen=True):
@@ -151,7 +153,7 @@ class _Sum:
     """The rows of one reason."""
 
     def __init__(self) -> None:
-        self.urls = self.hosts = self.visited_hosts = 0
+        self.urls = self.hosts = self.visited_hosts = self.gone_hosts = 0
         self.first_at: float | None = None
         self.last_at: float | None = None
         self.through_at = 0.0
@@ -160,6 +162,7 @@ class _Sum:
         self.urls += int(_number(row["urls"]))
         self.hosts += int(_number(row["hosts"]))
         self.visited_hosts += int(_number(row["visited_hosts"]))
+        self.gone_hosts += int(_number(row["gone_hosts"]))
         if until is not None:
             self.first_at = until if self.first_at is None else min(self.first_at, until)
         if last is not None:
@@ -210,6 +213,7 @@ def _hold(reason: QueueReason, found: _Sum, pages_per_s: float, now_s: float) ->
         last_at=found.last_at if timed else None,
         through_at=through_at,
         visited_hosts=found.visited_hosts,
+        gone_hosts=found.gone_hosts,
     )
 
 

@@ -13,6 +13,7 @@ from storage.reader import Row, StoredReason
 
 COLUMNS: Final = (
     "host", "reason", "urls", "hosts", "first_at", "last_at", "through_at", "visited_hosts",
+    "gone_hosts",
 )  # fmt: skip
 
 # A column's time of the store as a time of the wall clock; the later of two times, for all engines.
@@ -27,7 +28,8 @@ _REASONS: Final = (
 _CASE: Final = " ".join(f"WHEN {condition} THEN '{reason}'" for reason, condition in _REASONS)
 # Each host with queued URLs: its reason, and the times it is told by.
 _HELD: Final = (
-    f"SELECT id, name, lease, queued, visited, delay_s, next_at, backoff_at, ready_at,"  # noqa: S608 - constants
+    "SELECT id, name, lease, queued, visited, delay_s, connect_failures, next_at, backoff_at,"  # noqa: S608 - constants
+    "  ready_at,"
     f" CASE {_CASE} ELSE '{StoredReason.READY}' END AS reason"
     " FROM (SELECT id, name, lease, queued, visited, delay_s, paused, connect_failures,"
     f"  next_at - {_SHIFT} AS next_at, coalesce(backoff_until - {_SHIFT}, 0.0) AS backoff_at,"
@@ -36,9 +38,10 @@ _HELD: Final = (
 QUERY: Final = (
     "SELECT host, reason, sum(queued), count(*), min(until), max(until),"  # noqa: S608 - constants
     " max(CASE WHEN until > :now THEN until ELSE :now END + queued * delay_s),"
-    " sum(CASE WHEN visited > 0 THEN 1 ELSE 0 END)"
+    " sum(CASE WHEN visited > 0 THEN 1 ELSE 0 END),"
+    " sum(CASE WHEN visited > 0 AND connect_failures > 0 THEN 1 ELSE 0 END)"
     " FROM (SELECT CASE WHEN lease IS NULL THEN '' ELSE name END AS host, reason, queued, visited,"
-    "  delay_s,"
+    "  delay_s, connect_failures,"
     f"  CASE reason WHEN '{StoredReason.BACKOFF}' THEN backoff_at"
     f"  WHEN '{StoredReason.LATER}' THEN ready_at ELSE next_at END AS until"
     f"  FROM ({_HELD}) AS reasons) AS holds"

@@ -14,7 +14,7 @@ from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_counts import RecentCounts
 from crawler.observer import Observer
 from crawler.steering.live_state import Activity
-from crawler.steering.queue_holds import QueueHold, QueueReason
+from crawler.steering.queue_holds import QueueHold
 from crawler.threads import in_thread
 from storage.location import FileLocation
 
@@ -81,9 +81,7 @@ class HealthMonitor(Observer):
                 ended=stats.visited + stats.blocked + stats.failed,
                 queued=stats.queued,
                 known_hosts=sum(hold.visited_hosts for hold in queue),
-                gone_hosts=sum(
-                    hold.visited_hosts for hold in queue if hold.reason is QueueReason.UNREACHABLE
-                ),
+                gone_hosts=sum(hold.gone_hosts for hold in queue),
                 uncommitted_s=self.uncommitted_s(),
                 spaces=self._spaces,
                 log_lines_lost=int(self._metrics.log_lines_lost.of[()]),

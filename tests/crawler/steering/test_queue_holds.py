@@ -22,7 +22,7 @@ NOW_S = 1_000.0
 
 def row(reason: str = "delay", urls: int = 5, host: str = "", **more: Any) -> dict[str, Any]:
     times = {"first_at": NOW_S + 1, "last_at": NOW_S + 9, "through_at": NOW_S + 50}
-    counts = {"urls": urls, "hosts": 1, "visited_hosts": 1}
+    counts = {"urls": urls, "hosts": 1, "visited_hosts": 1, "gone_hosts": 1}
     return {"host": host, "reason": reason, **counts, **times, **more}
 
 

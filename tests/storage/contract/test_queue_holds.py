@@ -54,13 +54,20 @@ async def test_it_says_when_they_may_move_and_when_they_can_be_done(crawl: Any) 
     assert rows[StoredReason.DELAY]["last_at"] == pytest.approx(now_s + 5, abs=1)
 
 
-async def test_hosts_with_visited_urls_are_counted(rig: Any) -> None:
-    await rig.add("http://a.test/1", "http://a.test/2", "http://b.test/1")
+@pytest.mark.parametrize("released", [True, False])
+async def test_hosts_with_visited_urls_that_are_gone_are_counted(rig: Any, released: bool) -> None:
+    """Also those that the session holds: their rows are written with every commit."""
+    for name in "abcd":
+        await rig.add(f"http://{name}.test/1", f"http://{name}.test/2")
     for lease in await rig.claim(10, 10):
-        done = rig.visited(lease.prefetched.urls[0], lease.slot) if lease.slot == "a.test" else None
-        await rig.commit(lease, *([done] if done else []), release=True)
+        visited = lease.slot in ("a.test", "b.test")
+        done = [rig.visited(lease.prefetched.urls[0], lease.slot)] if visited else []
+        clock = HostClock(connect_failures=2 if lease.slot in ("b.test", "c.test") else 0)
+        await rig.commit(lease, *done, clock=clock, release=released)
     rows = await rig.reader.queue_holds(rig.wall_s)
-    assert [(row["hosts"], row["visited_hosts"]) for row in rows] == [(2, 1)]
+    assert sum(row["hosts"] for row in rows) == 4
+    assert sum(row["visited_hosts"] for row in rows) == 2
+    assert sum(row["gone_hosts"] for row in rows) == 1
 
 
 async def test_an_empty_database_has_none(rig: Any) -> None:

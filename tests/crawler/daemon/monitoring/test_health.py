@@ -154,8 +154,8 @@ def test_hosts_that_responded_before_and_are_gone_are_those_of_the_queue(hand: H
     activity: Any = type("Now", (), {"state": CrawlState.RUNNING, "held": (), "uncommitted": 0})
     rows = [
         {"host": "", "reason": reason, "urls": 90, "hosts": 30, "first_at": 1.0, "last_at": 1.0,
-         "through_at": 1.0, "visited_hosts": visited_hosts}
-        for reason, visited_hosts in (("delay", 10), ("unreachable", 6), ("backoff", 4))
+         "through_at": 1.0, "visited_hosts": visited_hosts, "gone_hosts": gone_hosts}
+        for reason, visited_hosts, gone_hosts in (("delay", 14, 1), ("unreachable", 6, 5))
     ]  # fmt: skip
     holds = queue_holds(rows, {}, overall=None, pages_per_s=0.0, now_s=hand.wall())
     (check, *_) = monitor.judged(activity, _Stats(), queue=holds).checks  # type: ignore[arg-type]
