@@ -87,7 +87,8 @@ class HostPages(PageHandlers):
                     "row": row,
                     "pill": host_pill(row, now_s),
                     "next_at": next_request(row),
-                    "why": waits_for(row),
+                    # the column beside it has the source of the delay
+                    "why": waits_for(row).removesuffix(f" ({row.delay_source})"),
                     "robots": _robots_cell(robots.get(row.host, "unknown")),
                 }
                 for row in found.hosts
