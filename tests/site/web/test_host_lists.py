@@ -51,6 +51,14 @@ async def test_selected_hosts_are_paused_without_javascript(tab: Any, running: D
     )
 
 
+async def test_the_table_fits_a_screen(tab: Any, running: Daemon) -> None:
+    await tab.goto(running.url("/hosts?sort=host"))
+    assert await tab.js(
+        "(() => { const box = document.querySelector('.table-box');"
+        " return box.scrollWidth <= box.clientWidth; })()"
+    )
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 async def test_a_phone_shows_one_line_per_host(tab: Any, running: Daemon, dark: bool) -> None:
     await tab.look(width=390, dark=dark)
