@@ -109,7 +109,9 @@ async def visit_others(rig: Rig, leases: Any, urls: dict[str, Queued]) -> None:
     found = RobotsState(
         status=200, body=BODY, copy_at=1.5, fetched_at=2.5, expires_at=9e9, etag='"x"'
     )
-    await rig.store.robots_put(rig.session, "b.test", "http://b.test", found)
+    before = RobotsState(status=200, body=b"User-agent: *\n", copy_at=0.5, fetched_at=0.5)
+    for copy in (before, found):
+        await rig.store.robots_put(rig.session, "b.test", "http://b.test", copy)
     gone = RobotsState(failures=2, unreachable_since=1.0, error="timeout: no answer", retry_at=5.5)
     await rig.store.robots_put(rig.session, "a.test", "http://a.test:8080", gone)
     absent = RobotsState(status=404, fetched_at=2.5, expires_at=9e9)

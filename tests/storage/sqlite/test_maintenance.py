@@ -38,6 +38,8 @@ async def filled(rig):
         rig.retry(by["q2"], 60.0),
     )
     copy = RobotsState(status=200, body=b"", fetched_at=rig.wall_s, expires_at=rig.wall_s + 9)
+    before = RobotsState(status=200, body=b"User-agent: *\n", copy_at=0.5, fetched_at=0.5)
+    await rig.store.robots_put(rig.session, "a.test", "http://a.test", before)
     await rig.store.robots_put(rig.session, "a.test", "http://a.test", copy)
 
 
