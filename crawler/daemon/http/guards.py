@@ -207,8 +207,8 @@ class Guards:
         if (found := matching(self._accounts, given)) is not None:
             return found  # wrong tokens from the same address do not lock the right one out
         peer = self.client_of(request)
+        self.access.unauthorized(peer, route_of(request))  # also those beyond the limit
         self.limits.guess(peer)
-        self.access.unauthorized(peer, route_of(request))
         raise Problem(401, "wrong token", field="token")
 
     def streaming(self, request: web.Request) -> AbstractContextManager[None]:

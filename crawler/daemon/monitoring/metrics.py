@@ -245,7 +245,8 @@ class Metrics(Observer):
 
     def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
         self._gave_up.of[()] += count
-        self._gave_up_hosts.of[()] += 1
+        if count:  # origins that only other programs asked for have no URLs
+            self._gave_up_hosts.of[()] += 1
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
         self._commit.observe(elapsed_s)

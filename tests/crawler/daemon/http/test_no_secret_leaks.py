@@ -255,6 +255,23 @@ async def test_wrong_tokens_are_counted_for_each_address(logged: EventLog, tmp_p
     assert len(firsts) + counted == 5_001
 
 
+async def test_wrong_tokens_beyond_the_limit_are_counted_too(
+    start: Any, logged: EventLog, tmp_path: Path
+) -> None:
+    """The count of the log is the number of wrong tokens, not of answers with 401."""
+    wrong = {"Authorization": "Bearer wrong-token"}
+    async with start(settings=SETTINGS, log=logged) as daemon:
+        answers = [
+            (await daemon.client.get("/api/status", headers=wrong)).status for _ in range(90)
+        ]
+        assert set(answers) == {401, 429}
+        daemon.monitor.access.flush()
+    found = lines_of(logged, tmp_path / "log.jsonl")
+    first, total = [line for line in found if line["event"] == "unauthorized"]
+    assert "repeated" not in first
+    assert total["repeated"] == 89
+
+
 async def test_each_refused_command_is_logged_once_a_minute(
     start: Any, logged: EventLog, tmp_path: Path
 ) -> None:

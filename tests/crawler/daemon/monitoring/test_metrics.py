@@ -162,6 +162,17 @@ def test_outcomes_and_commits_are_counted() -> None:
     assert found["courtly_commit_seconds_count{}"] == 1
 
 
+def test_an_origin_without_urls_is_not_given_up() -> None:
+    """Other programs asked for it: no URL of the crawl has failed."""
+    metrics = Metrics()
+    for number in range(100):
+        metrics.gave_up("b.test", f"http://b.test:{number + 1}", "connect: refused", 0)
+    assert samples(metrics)["courtly_given_up_hosts_total{}"] == 0
+    assert metrics.counts().given_up_hosts == 0
+    metrics.gave_up("b.test", "http://b.test", "connect: refused", 2)
+    assert metrics.counts().given_up_hosts == 1
+
+
 def test_series_exist_before_the_first_event() -> None:
     """A rate over a series that appears later would be wrong."""
     metrics = Metrics()
