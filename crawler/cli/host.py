@@ -145,11 +145,14 @@ def slow(target: _Target, delay: str, database: DatabaseOptions) -> None:
 
     delay_s = _seconds(delay)
     done = _steer(database, target, "slow", delay_s)
-    pace = f"contacted at most once every {format_duration(delay_s)}"
+    pace = f"a minimum delay of {format_duration(delay_s)}"
+    longer = "a longer delay, such as a Crawl-delay, still applies"
     if done.single:
-        say(f"{done.single} is {pace}")
+        say(f"{done.single} has {pace}; {longer}")
     else:
-        say(done.sentence(f"is {pace}", f"are {pace} each", pace))
+        say(done.sentence(f"has {pace}", f"have {pace}", f"given {pace}"))
+        if done.count:
+            say(longer)
 
 
 @host.command("list", short_help="List hosts, those with most queued URLs first.")

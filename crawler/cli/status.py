@@ -103,6 +103,7 @@ async def _stored(database: Location) -> Mapping[str, object]:
 
 def _lines(found: Mapping[str, object]) -> Iterator[str]:
     from crawler.config.units import format_bytes, format_duration
+    from crawler.steering.live_state import HOST_WORDS
 
     workers = found.get("workers")
     if found["state"] == STOPPED:
@@ -110,7 +111,7 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
         yield f"no crawl is running on this database{socket}"
     else:
         yield (
-            f"{found['state']} for {format_duration(_number(found['uptime_s']))}, "
+            f"{found['state']}, up for {format_duration(_number(found['uptime_s']))}, "
             f"{_number(found['pages_per_s']):,.1f} pages/s, "
             f"{counted(int(_number(found['in_flight'])), 'request')} in flight"
         )
@@ -131,7 +132,10 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
         yield _queue_line(one)
     states = found.get("hosts_by_state")
     if isinstance(states, Mapping) and states:
-        yield "active hosts: " + ", ".join(f"{count:,} {state}" for state, count in states.items())
+        yield "active hosts: " + ", ".join(
+            f"{count:,} {HOST_WORDS.get(state, plain(str(state)))}"
+            for state, count in states.items()
+        )
     fetching = found.get("fetching")
     for one in fetching[:FETCHING_SHOWN] if isinstance(fetching, list) else ():
         yield f"  fetching {plain(str(one['url']))} for {format_duration(_number(one['since_s']))}"

@@ -10,7 +10,7 @@ import enum
 import mmap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -40,6 +40,17 @@ class HostState(enum.StrEnum):
     CLOSED = "closed"  # its URLs are of origins that are unreachable or closed by robots.txt
     PAUSED = "paused"  # by an operator
     IDLE = "idle"  # it has nothing to do now
+
+
+HOST_WORDS: Final[Mapping[HostState, str]] = {
+    HostState.IN_FLIGHT: "request in flight",
+    HostState.READY: "ready",
+    HostState.WAITING: "waiting for their delay",
+    HostState.ROBOTS: "waiting for robots.txt",
+    HostState.CLOSED: "closed or unreachable",
+    HostState.PAUSED: "paused",
+    HostState.IDLE: "idle",
+}
 
 
 class UnknownHost(LookupError):  # noqa: N818 - named for the condition, like the others

@@ -19,7 +19,7 @@ from crawler.daemon.web import charts, filters
 from crawler.daemon.web.host_pages import attention, host_pill
 from crawler.daemon.web.rendering import PageContext, PageHandlers, link
 from crawler.explain.formatting import counted
-from crawler.steering.live_state import CrawlState
+from crawler.steering.live_state import HOST_WORDS, CrawlState
 from crawler.steering.queue_holds import QueueHold, QueueReason
 from storage.store import StoreError
 
@@ -52,13 +52,7 @@ CHECK_LINKS: Final = {
     CheckName.POLITENESS: "/hosts?sort=-breaches",
 }
 HOST_LABELS: Final = {
-    "in_flight": "Request in flight",
-    "ready": "Ready",
-    "waiting": "Waiting for their delay",
-    "robots": "Waiting for robots.txt",
-    "closed": "Closed or unreachable",
-    "paused": "Paused",
-    "idle": "Idle",
+    state.replace(" ", "_"): words[0].upper() + words[1:] for state, words in HOST_WORDS.items()
 }
 
 

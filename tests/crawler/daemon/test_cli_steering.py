@@ -96,7 +96,7 @@ async def test_the_whole_crawl_is_paused_and_resumed(folder: Path) -> None:
     assert "no crawl is running" in await courtly(folder, "pause")
     assert "was already paused" in await courtly(folder, "pause")
     async with running(folder):
-        assert "paused for" in await courtly(folder, "status")
+        assert "paused, up for" in await courtly(folder, "status")
     assert "is no longer paused" in await courtly(folder, "resume")
 
 
@@ -144,7 +144,8 @@ async def test_hosts_by_pattern_and_state(folder: Path) -> None:
             some = await courtly(folder, "host", "resume", "w*", "--state", "paused")
             assert some == "1 host is resumed: www.b.test\n"
             slow = await courtly(folder, "host", "slow", "--all", "--delay", "9")
-            assert "3 hosts are contacted at most once every 9 s each" in slow
+            assert "3 hosts have a minimum delay of 9 s: " in slow
+            assert "a longer delay, such as a Crawl-delay, still applies" in slow
             all_ = await courtly(folder, "host", "resume", "--state", "slowed")
             assert all_.startswith("3 hosts are resumed: ")
             none = await courtly(folder, "host", "resume", "--state", "paused")
@@ -187,11 +188,11 @@ async def test_the_status_is_watched_across_a_restart(folder: Path) -> None:
 
     await until("no crawl is running")
     async with running(folder):
-        await until("running for")
+        await until("running, up for")
     await until("lost contact for ")
     await until("no crawl is running")
     async with running(folder):
-        await until("running for")
+        await until("running, up for")
         process.send_signal(signal.SIGINT)
         async with asyncio.timeout(LIMIT_S):
             rest, _ = await process.communicate()
