@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +16,7 @@ from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.monitoring.series import Track
 from crawler.daemon.responses import Status, others_in
 from crawler.daemon.web import charts, filters
+from crawler.daemon.web.host_filters import STATES
 from crawler.daemon.web.host_pages import attention, host_pill
 from crawler.daemon.web.rendering import PageContext, PageHandlers, link
 from crawler.explain.formatting import counted
@@ -27,7 +28,10 @@ SPANS: Final = (("10m", "10 min", 600.0), ("1h", "1 h", 3_600.0), ("24h", "24 h"
 FETCHING_SHOWN: Final = 8
 ATTENTION_KEPT_S: Final = 4.0
 _HOSTS_OF_EACH: Final = 4  # in each state that needs attention
-_ATTENTION_STATES: Final = ("backing-off", "paused", "slowed", "failing")
+_COUNTED_OF_EACH: Final = 100  # further ones are "more than": a count of all would be slow
+_ATTENTION_STATES: Final = {
+    name: label for name, label in STATES if name in ("backing-off", "paused", "slowed", "failing")
+}
 
 URL_LABELS: Final = {
     "visited": "Visited",
@@ -72,13 +76,22 @@ class HostAttention:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """The hosts that need attention. `totals`: a link and words such as "21 with failures" for each
+    state, if `rows` leaves out any host."""
+
+    rows: Sequence[HostAttention] = ()
+    totals: Sequence[tuple[str, str]] = ()
+
+
 class OverviewPage(PageHandlers):
     """Handlers of the overview and of its buttons. The hosts that need attention are looked up
     every few seconds at most: the query reads all hosts, which may be 100,000."""
 
     def __init__(self, context: PageContext) -> None:
         super().__init__(context)
-        self._attention: list[HostAttention] = []
+        self._attention = Attention()
         self._attention_at_s = -math.inf
         self._lock = asyncio.Lock()
 
@@ -118,7 +131,7 @@ class OverviewPage(PageHandlers):
         await self.operations.resume()
         raise web.HTTPSeeOther("/?said=resumed")
 
-    async def _needing_attention(self, now_s: float) -> list[HostAttention]:
+    async def _needing_attention(self, now_s: float) -> Attention:
         async with self._lock:
             clock = self.renderer.clock
             if clock.monotonic() - self._attention_at_s >= ATTENTION_KEPT_S:
@@ -127,18 +140,27 @@ class OverviewPage(PageHandlers):
                 self._attention_at_s = clock.monotonic()
             return self._attention
 
-    async def _look_up(self, now_s: float) -> list[HostAttention]:
-        found: dict[str, HostAttention] = {}
-        for state in _ATTENTION_STATES:
-            for row in (await self.operations.hosts(state=state, limit=_HOSTS_OF_EACH)).hosts:
+    async def _look_up(self, now_s: float) -> Attention:
+        shown: dict[str, HostAttention] = {}
+        names: set[str] = set()
+        totals: list[tuple[str, str]] = []
+        for state, label in _ATTENTION_STATES.items():
+            found = await self.operations.hosts(state=state, limit=_COUNTED_OF_EACH)
+            names.update(row.host for row in found.hosts)
+            if found.hosts:
+                number = f"more than {len(found.hosts):,}" if found.after else len(found.hosts)
+                totals.append((link("/hosts", {"state": state}), f"{number} {label}"))
+            for row in found.hosts[:_HOSTS_OF_EACH]:
                 kind, word = host_pill(row, now_s)
                 why = attention(row, kind)
                 if state == "failing" and kind in ("calm", "good"):
                     kind, word = "bad", "failures"
-                found.setdefault(
+                shown.setdefault(
                     row.host, HostAttention(host=row.host, kind=kind, word=word, why=why)
                 )
-        return list(found.values())
+        return Attention(
+            rows=list(shown.values()), totals=totals if len(names) > len(shown) else ()
+        )
 
 
 def queue_rows(status: Status) -> list[dict[str, object]]:

@@ -81,6 +81,9 @@ async def test_a_daemon_that_stops_answering_is_noticed_and_welcomed_back(
     assert words.startswith("No answer from the daemon for")
     assert shown == "⚠ No contact · Idle · Overview · news"
     assert "ago" in await tab.text("#age")
+    opacity = "getComputedStyle(document.querySelector('{}')).opacity"
+    for part in ("#stats", "#feed-section"):
+        assert float(await tab.js(opacity.format(part))) < 1
     os.kill(running.process.pid, signal.SIGCONT)
     await until(tab, lambda seen: seen[2] and seen[1] == title, SHOWN_WITHIN_S + 4)
 

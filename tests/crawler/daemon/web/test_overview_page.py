@@ -14,6 +14,8 @@ from crawler.daemon.web.overview_page import headline, queue_rows
 from crawler.steering.live_state import CrawlState
 from crawler.steering.queue_holds import QueueHold, QueueReason
 from tests.crawler.daemon.monitoring.test_metrics import STATUS
+from tests.crawler.daemon.web.conftest import host_row
+from tests.crawler.daemon.web.test_web import serving
 
 ONE = replace(STATUS, visited=1, hosts=1, queued=2)
 
@@ -112,3 +114,31 @@ def test_the_end_of_a_wait_that_nobody_knows_is_not_now(
     )  # fmt: skip
     (row,) = queue_rows(replace(STATUS, queue=(hold,)))
     assert row["until"] == words
+
+
+@pytest.mark.parametrize(("paused", "words"), [(4, None), (21, "21 paused"), (100, "100 paused")])
+async def test_hosts_that_need_attention_and_are_not_shown_are_counted(
+    answers: Any, paused: int, words: str | None
+) -> None:
+    answers.rows = {
+        f"p{n}.test": host_row(f"p{n}.test", paused=True, wait_reason="paused")
+        for n in range(paused)
+    }
+    async with serving(answers) as site:
+        page = await site.get("/")
+    assert page.count('class="pill wait">paused') == 4
+    assert ("In all:" in page) is (words is not None)
+    assert words is None or f'<a href="/hosts?state=paused">{words}</a>' in page
+
+
+async def test_very_many_hosts_that_need_attention_are_not_all_read(answers: Any) -> None:
+    given = answers.hosts
+
+    async def hosts(**asked: Any) -> Any:
+        page = await given(**asked)
+        return replace(page, hosts=page.hosts[: asked["limit"]], after="more")
+
+    answers.hosts = hosts
+    answers.rows = {f"p{n}.test": host_row(f"p{n}.test", paused=True) for n in range(500)}
+    async with serving(answers) as site:
+        assert ">more than 100 paused</a>" in await site.get("/")

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import BaseTestServer, TestServer
 
 from crawler.clock import RealClock
 from crawler.daemon.http.accounts import Role, account
@@ -24,7 +24,7 @@ ACCOUNTS = (account("alice", OPERATOR), account("grafana", READER, Role.READ))
 
 
 @pytest.fixture
-async def server(answers: Any) -> AsyncIterator[TestServer]:
+async def server(answers: Any) -> AsyncIterator[BaseTestServer]:
     clock = RealClock()
     renderer = Renderer(clock)
     app = build(answers, HttpSettings(accounts=ACCOUNTS), renderer, clock=clock)
@@ -34,7 +34,7 @@ async def server(answers: Any) -> AsyncIterator[TestServer]:
 
 
 @pytest.fixture
-async def client(server: TestServer) -> AsyncIterator[aiohttp.ClientSession]:
+async def client(server: BaseTestServer) -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(server.make_url("/"), headers={"Accept": "text/html"}) as made:
         yield made
 
@@ -48,9 +48,7 @@ async def posting_forms(client: aiohttp.ClientSession, path: str, token: str) ->
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/config/reload"])
-async def test_no_page_has_a_form_that_is_refused(
-    client: aiohttp.ClientSession, path: str
-) -> None:
+async def test_no_page_has_a_form_that_is_refused(client: aiohttp.ClientSession, path: str) -> None:
     assert await posting_forms(client, path, READER) == []
 
 
