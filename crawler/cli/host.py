@@ -121,7 +121,8 @@ def pause(target: _Target, database: DatabaseOptions) -> None:
 @_target_options
 @database_options
 def resume(target: _Target, database: DatabaseOptions) -> None:
-    """Undo both `pause` and `slow`."""
+    """Undo both `pause` and `slow`. A host that could not be connected to is tried again without
+    waiting for the next attempt."""
     done = _steer(database, target, "resume")
     if done.single:
         say(f"{done.single} is resumed at its normal pace")

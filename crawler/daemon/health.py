@@ -133,10 +133,10 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     recent: of the last five minutes; run: since the start. failed, ended: URLs of the database, and
     how many of all were visited, blocked or failed. known_hosts: those with queued URLs of which
-    pages were visited; gone_hosts: of them, those that cannot be connected to now. uncommitted_s:
-    how long outcomes have waited for a commit. silent: names of workers that do not renew their
-    sessions. undelivered: why notifications do not reach the webhook, as a sentence; "": they do;
-    None: there is no webhook.
+    pages were visited; gone_hosts: of them, those that could not be connected to at the last
+    attempt. uncommitted_s: how long outcomes have waited for a commit. silent: names of workers
+    that do not renew their sessions. undelivered: why notifications do not reach the webhook, as a
+    sentence; "": they do; None: there is no webhook.
     """
 
     state: CrawlState
@@ -205,7 +205,7 @@ def _network(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
                 name,
                 state,
                 f"{seen.gone_hosts:,} of {seen.known_hosts:,} hosts with queued URLs responded"
-                " before, but cannot be connected to now.",
+                " before, but could not be connected to at the last attempt.",
             )
     if not recent.pages:
         return _check(name, HealthState.OK, f"No page was requested {_MINUTES}.")

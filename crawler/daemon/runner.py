@@ -126,7 +126,7 @@ class Daemon:
                     source=source,
                 ) as opened,
                 operations_of(opened, monitor, self._certificate) as operations,
-                monitor.sampling(opened.control, operations.shared),
+                monitor.sampling(opened.control, operations.queue, operations.shared),
                 self._served(operations, monitor) as address,
                 self._local_socket(operations, monitor),
             ):

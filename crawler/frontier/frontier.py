@@ -405,6 +405,14 @@ class Frontier:
             self._set_alarm(host, origin, None)
             self.reopen(host, origin)
 
+    def try_again(self, host: HostQueue) -> None:
+        """Origins that could not be connected to need not wait for their next attempt."""
+        for origin, lost in host.out_of_reach.items():
+            if not lost.given_up:
+                lost.until_s = self._clock.monotonic()
+                self._set_alarm(host, origin, None)
+                self.reopen(host, origin)
+
     def reopen(self, host: HostQueue, origin: str) -> None:
         """Its URLs may be requested again, unless its robots.txt closes it."""
         known = self.robots.get(origin)

@@ -134,6 +134,8 @@ class Steering:
         for slot in slots:
             if (host := self._permits.get(slot)) is not None:
                 host.steer(paused=paused, slow_s=slow_s, clear_slow=clear_slow)
+                if paused is False:
+                    self._frontier.try_again(host)
                 self._permits.consider(host)
                 self._frontier.buffer.touch(host)  # views show its delay, and its source
 

@@ -28,13 +28,13 @@ from crawler.daemon.api.host_steering import (
 from crawler.daemon.api.log_view import LogView
 from crawler.daemon.api.next_urls import next_urls
 from crawler.daemon.api.pending_commands import in_time
-from crawler.daemon.api.queue_view import QueueView
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
 from crawler.daemon.api.robots_views import RobotsViews
 from crawler.daemon.api.url_lists import UrlLists
 from crawler.daemon.health import CheckName, HealthState
 from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
+from crawler.daemon.monitoring.queue_view import QueueView
 from crawler.daemon.monitoring.shared_store import SharedStore
 from crawler.daemon.problem import Problem, invalid, unknown_host
 from crawler.daemon.responses import from_row, from_rows

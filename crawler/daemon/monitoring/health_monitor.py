@@ -37,6 +37,7 @@ class HealthMonitor(Observer):
         self._committed_s = clock.monotonic()
         self._waiting_s: float | None = None  # since when outcomes wait to be committed
         self._health: Health | None = None
+        self._queue: Sequence[QueueHold] = ()
         self.undelivered: str | None = None
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
@@ -66,9 +67,11 @@ class HealthMonitor(Observer):
         now: Activity,
         stats: Stats,
         workers: Sequence[Worker] = (),
-        queue: Sequence[QueueHold] = (),
+        queue: Sequence[QueueHold] | None = None,
     ) -> Health:
-        """The health at this moment. queue: what holds the queue."""
+        """The health at this moment. queue: what holds the queue; None: as it was the last time."""
+        if queue is not None:
+            self._queue = queue
         self._note(now.uncommitted)
         counts = self._metrics.counts()
         found = judge(
@@ -80,8 +83,8 @@ class HealthMonitor(Observer):
                 failed=stats.failed,
                 ended=stats.visited + stats.blocked + stats.failed,
                 queued=stats.queued,
-                known_hosts=sum(hold.visited_hosts for hold in queue),
-                gone_hosts=sum(hold.gone_hosts for hold in queue),
+                known_hosts=sum(hold.visited_hosts for hold in self._queue),
+                gone_hosts=sum(hold.gone_hosts for hold in self._queue),
                 uncommitted_s=self.uncommitted_s(),
                 spaces=self._spaces,
                 log_lines_lost=int(self._metrics.log_lines_lost.of[()]),

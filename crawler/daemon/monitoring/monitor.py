@@ -14,6 +14,7 @@ from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.history_recorder import HistoryRecorder
 from crawler.daemon.monitoring.metrics import Metrics
+from crawler.daemon.monitoring.queue_view import QueueView
 from crawler.daemon.monitoring.recent_contacts import RecentContacts
 from crawler.daemon.monitoring.recent_log import RecentLog
 from crawler.daemon.monitoring.series import FINE_STEP_S, Sample, Series
@@ -53,12 +54,15 @@ class Monitor:
 
     @contextlib.asynccontextmanager
     async def sampling(
-        self, control: Control, shared: SharedStore | None = None
+        self,
+        control: Control,
+        queue: QueueView | None = None,
+        shared: SharedStore | None = None,
     ) -> AsyncIterator[None]:
         """Sample the plots and record the history while this is open; close the event stream at the
-        end. shared: add what the other workers of its database do."""
+        end. queue: for the health. shared: add what the other workers of its database do."""
         async with self.history.recording(control), asyncio.TaskGroup() as group:
-            task = group.create_task(self._sample_forever(control, shared))
+            task = group.create_task(self._sample_forever(control, queue, shared))
             try:
                 yield
             finally:
@@ -66,22 +70,27 @@ class Monitor:
                 self.access.flush()
                 task.cancel()
 
-    async def _sample_forever(self, control: Control, shared: SharedStore | None) -> None:
+    async def _sample_forever(
+        self, control: Control, queue: QueueView | None, shared: SharedStore | None
+    ) -> None:
         next_s = self.clock.monotonic()
         while True:
-            await self._sample(control, shared)
+            await self._sample(control, queue, shared)
             # After a delay of more than a step (a suspended machine), samples are skipped.
             next_s = max(next_s + FINE_STEP_S, self.clock.monotonic())
             await self.clock.sleep_until(next_s)
 
-    async def _sample(self, control: Control, shared: SharedStore | None) -> None:
+    async def _sample(
+        self, control: Control, queue: QueueView | None, shared: SharedStore | None
+    ) -> None:
         at_s, now, stats = self.clock.wall(), control.status(), await control.stats()
         if self._log is not None:
             self.metrics.log_lines_lost.of[()] = self._log.file.lost
         self.history.sample(stats.queued)
         await self.health.sample(control.config, now.uncommitted)
         workers = () if shared is None else await shared.workers()
-        self.history.judged(self.health.judged(now, stats, workers))
+        holds = None if queue is None else await queue.holds()
+        self.history.judged(self.health.judged(now, stats, workers, holds))
         others = others_in(workers)
         self.series.add(
             at_s,

@@ -117,7 +117,7 @@ async def daemon_of(
             config, seeds=seeds, runs_forever=True, observers=monitor.observers, **living_options
         ) as opened,
         operations_of(opened, monitor) as operations,
-        monitor.sampling(opened.control, operations.shared),
+        monitor.sampling(opened.control, operations.queue, operations.shared),
     ):
         app = application(operations, settings or HttpSettings(), monitor)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

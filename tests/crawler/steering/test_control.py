@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.fetching.request import Request
+from crawler.fetching.request import Answer, Failure, Request
 from crawler.frontier.reasons import PAUSED
 from crawler.steering.control import SLOW_S_MAX
 from crawler.steering.live_state import CrawlState, HostState, UnknownHost
-from crawler.testing import Answers, Reply, html, not_found, redirect, text
+from crawler.testing import Answers, FakeFetcher, Reply, html, not_found, redirect, text
+from policies.retries import FailureCode
 from storage.store import Link
 
 if TYPE_CHECKING:
@@ -160,6 +161,49 @@ async def test_a_robots_redirect_to_a_paused_host_waits(world: World) -> None:
     )
     assert [t for t in crawled.at("b.test") if 0.06 <= t < 200.0] == []
     assert crawled.urls("visited") == ["http://a.test/", "http://b.test/"]
+
+
+class Away(FakeFetcher):
+    """Connections to a.test are refused until that time of the clock."""
+
+    until_s = 0.0
+
+    async def fetch(self, request: Request) -> Answer | Failure:
+        now_s = self._clock.monotonic()
+        if now_s >= self.until_s or not request.url.startswith("http://a.test/"):
+            return await super().fetch(request)
+        return Failure(
+            url=request.url,
+            code=FailureCode.CONNECT,
+            sentence="refused",
+            connected=False,
+            permanent=False,
+            started_s=now_s,
+            ended_s=now_s,
+        )
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_host_that_is_resumed_is_connected_to_without_waiting(
+    world: World, named: bool
+) -> None:
+    """Otherwise, its next attempt would be minutes away."""
+    away = Away(world.clock, ANSWERS)
+    began_s = world.clock.monotonic()
+    away.until_s = began_s + 600.0
+    host = "a.test" if named else "b.test"
+    crawled = await world.crawl(
+        {},
+        *A,
+        *B,
+        fetcher=away,
+        crawl={"patience": "1h"},
+        at={600.5: lambda: world.do(world.control.resume_host(host))},
+    )
+    (row,) = [row for row in crawled.rows["hosts"] if row["host"] == "a.test"]
+    assert row["visited"] == 8
+    assert row["breaches"] == 0
+    assert (min(crawled.at("a.test")) < 603) is named
 
 
 async def test_slowing_counts_from_the_end_of_the_contact_before(world: World) -> None:

@@ -115,7 +115,7 @@ async def daemon(folder: Path, token: str = "") -> AsyncIterator[Daemon]:
         async with (
             open_crawl(config, seeds=seeds, runs_forever=True, observers=observers) as opened,
             operations_of(opened, monitor) as operations,
-            monitor.sampling(opened.control),
+            monitor.sampling(opened.control, operations.queue),
             asyncio.TaskGroup() as tasks,
         ):
             app = application(operations, HttpSettings(token=token), monitor)
