@@ -123,6 +123,10 @@ class Reader(Protocol):
         """
         ...
 
+    async def paused(self) -> bool:
+        """As `Store.paused`."""
+        ...
+
     async def table_sizes(self) -> Sequence[Row]:
         """Return the largest tables of a database on a server, the largest first; () for others.
 

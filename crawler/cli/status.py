@@ -70,21 +70,24 @@ async def _stored(database: Location) -> Mapping[str, object]:
     from msgspec import to_builtins
 
     from crawler.databases import looking_into
-    from crawler.steering.queue_holds import queue_holds
+    from crawler.steering.queue_holds import QueueReason, queue_holds
     from storage.location import FileLocation
 
     async with looking_into(database) as reader:
         stats = await reader.stats()
         workers = await reader.workers()
+        paused = await reader.paused()
         rows = await reader.queue_holds(time.time())
-    holds = queue_holds(rows, {}, overall=None, pages_per_s=0.0, now_s=time.time())
+    overall = QueueReason.CRAWL_PAUSED if paused else None
+    holds = queue_holds(rows, {}, overall=overall, pages_per_s=0.0, now_s=time.time())
     state = STOPPED
     if workers:
-        state = "idle" if all(one["idle"] for one in workers) else "running"
+        state = "paused" if paused else "idle" if all(one["idle"] for one in workers) else "running"
     began_at = [_number(one["began_at"]) for one in workers]
     heard_of = [one for one in workers if _number(one["seen_s"]) < SILENT_S]
     return {
         "state": state,
+        "starts_paused": paused and not workers,
         "held": [],
         "visited": stats.visited,
         "blocked": stats.blocked,
@@ -109,6 +112,11 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
     if found["state"] == STOPPED:
         socket = ", or it has no socket" if workers is None else ""
         yield f"no crawl is running on this database{socket}"
+        if found.get("starts_paused"):
+            yield (
+                "the crawl is paused: `courtly run` starts paused, `courtly crawl` and `courtly "
+                "resume` end the pause"
+            )
     else:
         yield (
             f"{found['state']}, up for {format_duration(_number(found['uptime_s']))}, "

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from policies.scope import Skip
 from storage.engine.counters import FAILED, QUEUED, CounterChanges
+from storage.engine.statements import Statements
 from storage.engine.url_changes import UrlChanges, url_rows
 from storage.engine.writer import Writer
 from storage.store import HostUpdate, UrlState
@@ -149,5 +150,10 @@ def set_paused(writer: Writer, paused: bool) -> None:
 
 
 def paused(writer: Writer) -> bool:
-    row = writer.sql.row("paused")
+    return is_paused(writer.sql)
+
+
+def is_paused(sql: Statements) -> bool:
+    """Whether an operator has paused the crawl."""
+    row = sql.row("paused")
     return bool(row and row[0])

@@ -16,6 +16,7 @@ from storage.engine import (
     blocked_groups,
     history_table,
     next_urls,
+    operator_work,
     page_queries,
     queue_query,
     sampled_urls,
@@ -117,6 +118,9 @@ class SqlReader:
 
     async def workers(self) -> Sequence[Row]:
         return ()
+
+    async def paused(self) -> bool:
+        return await self._database.read(operator_work.is_paused)
 
     async def table_sizes(self) -> Sequence[Row]:
         return ()

@@ -95,9 +95,16 @@ async def test_the_whole_crawl_is_paused_and_resumed(folder: Path) -> None:
         assert "was not paused; it is running" in await courtly(folder, "resume")
     assert "no crawl is running" in await courtly(folder, "pause")
     assert "was already paused" in await courtly(folder, "pause")
+    at_rest = await courtly(folder, "status")
+    assert "the crawl is paused: `courtly run` starts paused" in at_rest
+    assert "6 queued on 3 hosts: the whole crawl is paused by an operator" in at_rest
+    assert "ready to be requested" not in at_rest
+    (hold,) = json.loads(await courtly(folder, "status", "--json"))["queue"]
+    assert hold["reason"] == "crawl-paused"
     async with running(folder):
         assert "paused, up for" in await courtly(folder, "status")
     assert "is no longer paused" in await courtly(folder, "resume")
+    assert "paused" not in await courtly(folder, "status")
 
 
 async def test_the_config_is_reloaded(folder: Path) -> None:

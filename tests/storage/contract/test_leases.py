@@ -337,7 +337,9 @@ async def test_pauses_and_paces_outlive_a_crash_and_a_release(rig):
 
 async def test_the_pause_of_the_whole_crawl_is_remembered(rig):
     assert not await rig.store.paused()
+    assert await rig.reader.paused() is False
     await rig.store.set_paused(True)
+    assert await rig.reader.paused() is True
     await rig.crash()
     assert await rig.store.paused()
     await rig.store.set_paused(False)
