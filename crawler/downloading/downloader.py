@@ -192,10 +192,10 @@ class Downloader:
         fetch = self._fetch_in_time if frontier.deadline.exists else self._fetcher.fetch
         try:
             result = frontier.judge(permit, await fetch(request))
-            if isinstance(result, Failure) and not result.contacted and result.ours is not None:
+            if isinstance(result, Failure) and _is_unsent(result):
                 permit.host.pace.not_sent()
                 frontier.permits.give_back(permit)  # the host need not rest
-                if kind == ROBOTS or not frontier.is_client:
+                if result.ours is None or kind == ROBOTS or not frontier.is_client:
                     frontier.connection_failed(permit.host, origin_of(result.url), result)
             else:
                 frontier.learn(permit, result, kind=kind)
@@ -309,3 +309,10 @@ class Downloader:
             rest_source=source,
             early=started_s < permit.allowed_s,
         )
+
+
+def _is_unsent(failure: Failure) -> bool:
+    """Whether nothing was sent to the host, because of this machine or of our own rules."""
+    return not failure.contacted and (
+        failure.ours is not None or failure.code is FailureCode.ADDRESS
+    )

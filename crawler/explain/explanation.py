@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import msgspec
@@ -134,7 +135,9 @@ async def explain_host(
         held = _host_limit(config, row, it="it", whose="the config")
     found = [*sentences.host_sentences(row, now_s, waits=held)]
     found += sentences.contact_sentences(counts, row["contacts"])  # the view counts all of them
-    if not files and sentences.is_unreachable(row):
+    if not files and (waits.startswith(sentences.FORBIDDEN) or await _is_forbidden(reader, slot)):
+        found.append(f"robots.txt: not fetched, because {sentences.FORBIDDEN} its address")
+    elif not files and sentences.is_unreachable(row):
         found.append("robots.txt: not fetched, because no connection could be made")
     for each in files:
         copy = await reader.robots_copy(each["origin"])
@@ -143,6 +146,12 @@ async def explain_host(
         found.append(sentences.robots_sentence(each, now_s))
         found += sentences.policy_sentences(policy, now_s)
     return Explanation(name=slot, row=row, sentences=tuple(found), host=row)
+
+
+async def _is_forbidden(reader: Reader, slot: str) -> bool:
+    """Whether the config did not allow the address of a host, as one of its failed URLs tells."""
+    async with aclosing(reader.iterate("failed", host=slot, limit=1)) as rows:
+        return any([sentences.is_forbidden(row) async for row in rows])
 
 
 def host_named(text: str) -> str:
@@ -235,6 +244,8 @@ async def _verdict(
     origin, host = origin_of(url), host_of(url)
     copy = await reader.robots_copy(origin)
     if copy is None or (copy.status is None and not copy.failures):
+        if sentences.is_forbidden(row):
+            return [f"{robots_url(origin)}: not fetched, because {sentences.FORBIDDEN} its address"]
         if sentences.is_unreachable(host_row, row):
             return [f"{robots_url(origin)}: not fetched, because no connection could be made"]
         return [f"{robots_url(origin)}: not fetched yet"]

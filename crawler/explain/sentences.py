@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from crawler.config.units import format_bytes, format_duration
 from crawler.explain.formatting import at, connections_failed, counted, plain
 from crawler.frontier.reasons import latest_backoff
+from policies.retries import FailureCode
 from policies.robots import RobotsFile
 from policies.robots_policy import Closed, Open, RobotsPolicy
 from policies.scope import SKIP_KEYS, SKIP_WORDS
@@ -15,6 +17,7 @@ from storage.store import Row
 _CONTACTS_SHOWN = 5
 _CHAIN_SHOWN = 24  # more URLs than `fetch.max_redirects` has by default
 _DATA_SHOWN = 200  # characters
+FORBIDDEN: Final = "the config does not allow"  # the beginning of a reason
 _NO_CONNECTION = ("dns", "address", "connect", "tls")  # codes of `failed`
 
 
@@ -189,6 +192,11 @@ def is_unreachable(host: Row | None, row: Row | None = None) -> bool:
     ring = host["contacts"] if isinstance(host["contacts"], list) else []
     robots = [each for each in ring if isinstance(each, Mapping) and each["kind"] == "robots"]
     return bool(host["connect_failures"] or (robots and robots[-1]["status"] is None))
+
+
+def is_forbidden(row: Row | None) -> bool:
+    """Whether a URL failed because the config does not allow the address of its host."""
+    return row is not None and str(row.get("error")).startswith(f"{FailureCode.ADDRESS}:")
 
 
 def host_sentences(row: Row, now_s: float, *, waits: Sequence[str] = ()) -> Iterator[str]:

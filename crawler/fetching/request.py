@@ -260,7 +260,7 @@ class Failure(Struct, frozen=True, kw_only=True):
       origin is kept.
     received: whether any byte came from the host.
     broken_off: the answer stopped: the connection was reset, or nothing more arrived on it.
-    contacted: False if no socket could be made, so that nothing was sent to the host.
+    contacted: False if no socket was made, so that nothing was sent to the host.
     """
 
     url: str

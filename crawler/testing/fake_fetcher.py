@@ -133,4 +133,5 @@ def _failure(request: Request, entry: LoggedRequest, code: FailureCode) -> Failu
         permanent=code is FailureCode.ADDRESS,
         started_s=entry.start_s,
         ended_s=entry.end_s,
+        contacted=code is not FailureCode.ADDRESS,
     )

@@ -153,7 +153,9 @@ class Metrics(Observer):
             "URLs that failed together because no connection to their origin could be made.",
         )
         self._gave_up_hosts = CounterFamily(
-            "courtly_given_up_hosts", "Origins whose queued URLs were given up together."
+            "courtly_given_up_hosts",
+            "Origins whose queued URLs were given up together, except those whose address the "
+            "config does not allow.",
         )
         self._early = CounterFamily(
             "courtly_early_contacts",
@@ -245,7 +247,9 @@ class Metrics(Observer):
 
     def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
         self._gave_up.of[()] += count
-        if count:  # origins that only other programs asked for have no URLs
+        # Origins that only other programs asked for have no URLs; a refused address is no problem
+        # of the network.
+        if count and not error.startswith(f"{FailureCode.ADDRESS}:"):
             self._gave_up_hosts.of[()] += 1
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from aiohttp import web
 
 from crawler.config.user_agent import product_token
-from crawler.daemon.responses import HostRow, RobotsRow
+from crawler.daemon.responses import FailedRow, HostRow, RobotsRow
 from crawler.daemon.robots_responses import RobotsLine
 from crawler.daemon.web import filters
 from crawler.daemon.web.host_filters import REASONS, STATES, conditions, filter_of, is_filtered
@@ -17,7 +17,9 @@ from crawler.daemon.web.rendering import PageHandlers, link
 from crawler.daemon.web.robots_sheet import Mark, sheet
 from crawler.daemon.web.timeline import timeline
 from crawler.explain.formatting import connections_failed, counted
+from crawler.explain.sentences import FORBIDDEN
 from crawler.steering.queue_holds import PHRASES, QueueReason
+from policies.retries import FailureCode
 
 HOSTS_PER_PAGE: Final = 50
 SORT_DEFAULT: Final = "-queued"
@@ -59,7 +61,6 @@ _ROBOTS_STATES: Final = {
     "unknown": ("calm", "not fetched yet", "The file has not been fetched yet."),
 }
 _AGENT = re.compile(r"[\ufeff\s]*user-?agent\s*:", re.IGNORECASE)
-FORBIDDEN: Final = "the config does not allow"  # the beginning of a reason
 
 
 class HostPages(PageHandlers):
@@ -112,6 +113,7 @@ class HostPages(PageHandlers):
     async def host(self, request: web.Request) -> web.Response:
         host = await self.operations.host(request.query.get("host", "").strip())
         now_s = self.renderer.clock.wall()
+        failed = await self.operations.failed(host.host) if host.failed else []
         values: dict[str, object] = {"blocked": (), "more_blocked": False, "copies": ()}
         if LIVE_HEADER not in request.headers:  # an update in place shows only what changes
             page = await self.operations.robots_views.blocked(
@@ -141,10 +143,8 @@ class HostPages(PageHandlers):
                 now_s=now_s,
             ),
             "errors": self.monitor.recent.errors(host.host),
-            "failed": await self.operations.failed(host.host) if host.failed else [],
-            "no_copy": "Not fetched, because no connection could be made."
-            if host.connect_failures
-            else "Not fetched yet. It is fetched before the first page of this host.",
+            "failed": failed,
+            "no_copy": _no_copy(host, failed),
         }
         return await self.page(request, "hosts", values, template="host")
 
@@ -223,6 +223,16 @@ def host_pill(row: HostRow, now_s: float) -> tuple[str, str]:
 def _is_forbidden(row: HostRow) -> bool:
     """Whether the config does not allow connecting to it."""
     return row.wait_reason.startswith(FORBIDDEN)
+
+
+def _no_copy(row: HostRow, failed: Sequence[FailedRow]) -> str:
+    """Why a host has no robots.txt. failed: some of its failed URLs."""
+    refused = f"{FailureCode.ADDRESS}:"
+    if _is_forbidden(row) or any(each.error.startswith(refused) for each in failed):
+        return f"Not fetched, because {FORBIDDEN} its address (network.allow)."
+    if row.connect_failures:
+        return "Not fetched, because no connection could be made."
+    return "Not fetched yet. It is fetched before the first page of this host."
 
 
 def next_request(row: HostRow) -> float | None:

@@ -257,3 +257,30 @@ async def test_every_route_is_described(daemon: Any) -> None:
     fields = document["components"]["schemas"][schema.rsplit("/", 1)[-1]]["properties"]
     assert {"url", "method", "headers", "body", "json", "text", "follow", "retry"} <= set(fields)
     assert set(document["paths"]["/api/permit/{id}"]) == {"post", "delete"}
+
+
+async def test_a_refused_address_counts_as_no_request(start: Any, town: LocalWeb) -> None:
+    """Nothing was sent: it is no request of a host, and no fault of the network."""
+    names = {"*.test": "127.0.0.1", "*.inside.test": "192.168.77.1"}
+    config = {
+        "crawl": {"user_agent": "pagebot/1.0 (+https://example.com/bot)"},
+        "network": {"allow": ["127.0.0.0/8"], "resolve": names},
+    }
+    async with start("a.test", config=config) as daemon:
+        await daemon.idle()
+        for number in range(12):
+            url = f"http://h{number}.inside.test/"
+            answer = await daemon.client.post("/api/fetch", {"url": url})
+            assert kind_of(answer) == "fetch-failed"
+            assert "network.allow" in answer.body["detail"]
+        status = (await daemon.client.get("/api/status")).body
+        metrics = (await daemon.client.get("/metrics")).body
+        asked = (await daemon.client.get("/api/host?host=h1.inside.test")).body
+    states = {one["check"]: (one["state"], one["sentence"]) for one in status["health"]["checks"]}
+    for check in ("robots.txt", "urls"):
+        assert states[check][0] == "ok", states
+    assert states["robots.txt"][1].startswith("Every robots.txt was fetched")
+    assert 'courtly_robots_fetches_total{result="unreachable"} 0.0' in metrics
+    assert 'courtly_fetches_total{kind="robots",outcome="address"}' not in metrics
+    assert "courtly_given_up_hosts_total 0.0" in metrics
+    assert asked.get("contacts", 0) == 0, asked

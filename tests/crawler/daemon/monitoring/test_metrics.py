@@ -173,6 +173,13 @@ def test_an_origin_without_urls_is_not_given_up() -> None:
     assert metrics.counts().given_up_hosts == 1
 
 
+def test_a_refused_address_is_no_unreachable_origin() -> None:
+    metrics = Metrics()
+    metrics.gave_up("a.test", "http://a.test", "address: 10.0.0.1 is private", 3)
+    assert samples(metrics)["courtly_given_up_hosts_total{}"] == 0
+    assert samples(metrics)["courtly_given_up_urls_total{}"] == 3
+
+
 def test_series_exist_before_the_first_event() -> None:
     """A rate over a series that appears later would be wrong."""
     metrics = Metrics()

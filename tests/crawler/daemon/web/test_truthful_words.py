@@ -70,6 +70,14 @@ async def test_pages_and_sentences_in_every_state(start: Any, town: LocalWeb) ->
         assert "unreachable" not in re.sub(r"<option.*?</option>|<nav.*?</nav>", "", forbidden)
         assert "connection attempt" not in forbidden
         assert "network.allow" in forbidden
+        assert "Not fetched, because the config does not allow its address" in forbidden
+        assert not re.search(r"no answer|no connection", forbidden)
+        asked = (await daemon.client.get("/api/host?host=private.test")).body
+        assert (asked["contacts"], asked["recent_contacts"]) == (0, [])
+        for route in ("/api/host?host=private.test", f"/api/url?url={quote(FORBIDDEN, safe='')}"):
+            why = " ".join((await daemon.client.get(route)).body["why"])
+            assert "not fetched, because the config does not allow its address" in why
+            assert "no connection" not in why
         down = await shown(daemon, "127.0.0.1")
         assert "unreachable" in down
         assert "no work to do" not in down
