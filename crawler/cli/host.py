@@ -50,7 +50,8 @@ def host() -> None:
 
     HOST is a name, or a pattern with `*` as in the config: '*.example.com' is example.com and all
     its subdomains. A pattern covers the hosts that are known now; for those that are discovered
-    later, use a [site] table of the config."""
+    later, use a [site] table of the config. If no known host matches, nothing changes, and the exit
+    code is 0; an unknown name is an error."""
 
 
 @dataclass(frozen=True, slots=True)

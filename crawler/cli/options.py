@@ -59,16 +59,26 @@ class DatabaseOptions:
 
     def config(self) -> Config:
         """The config file, or the defaults, with the database of --db. Raises ConfigError."""
-        config = configured(self.config_file)
+        return self._with_database(configured(self.config_file))
+
+    def location(self) -> Location:
+        """The location of the database, for commands that need nothing else of the config. Raises
+        ConfigError, and UsageError if it is a file that does not exist."""
+        from crawler.config import ConfigError
+
+        try:
+            config = configured(self.config_file)
+        except ConfigError as error:
+            hint = "  This command needs only the database: name it with --db, without --config."
+            raise ConfigError(*error.problems, hint) from None
+        return existing_database(self._with_database(config))
+
+    def _with_database(self, config: Config) -> Config:
         if self.db is None:
             return config
         from storage.location import url_of
 
         return config.override({"storage": {"url": url_of(self.db)}}, where="--db")
-
-    def location(self) -> Location:
-        """The location of the database. Raises UsageError if it is a file that does not exist."""
-        return existing_database(self.config())
 
     def __str__(self) -> str:
         """` --db DB --config FILE` as given, for suggested commands."""

@@ -31,7 +31,8 @@ def retry(what: str, host: str | None, code: str | None, database: DatabaseOptio
     """Queue failed URLs again. WHAT is `failed` for all of them, or `quarantined` for those,
     including robots.txt files, whose fetch was cut off twice because the process died.
 
-    A running crawl fetches them when their hosts permit; otherwise the next crawl does."""
+    A running crawl fetches them when their hosts permit; otherwise the next crawl does. If there
+    are none, the exit code is 0."""
     if what == "quarantined":
         if code is not None:
             raise click.UsageError("--code: omit it with `quarantined`, which is a code")
@@ -54,7 +55,7 @@ def retry(what: str, host: str | None, code: str | None, database: DatabaseOptio
 @database_options
 def drop(what: str, host: str | None, code: str | None, database: DatabaseOptions) -> None:
     """Drop failed URLs: they count as skipped, and only a later link or seed queues them again.
-    WHAT is `failed`."""
+    WHAT is `failed`. If there are none, the exit code is 0."""
     from crawler.offline_control import drop_failed
 
     count, _ = _carried_out(database, "drop", "dropped", drop_failed, host, code)

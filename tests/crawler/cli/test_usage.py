@@ -247,3 +247,30 @@ def test_a_reader_that_exits_early_is_no_error() -> None:
 )
 def test_hosts_are_normalized_as_in_the_store(text: str, name: str) -> None:
     assert host_name(text) == name
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["pause"], ["status"], ["host", "pause", "a.test"], ["retry", "failed"], ["show", "failed"],
+        ["db", "info"],
+    ],
+)  # fmt: skip
+def test_commands_on_the_database_work_without_a_broken_config(args: list[str]) -> None:
+    Path("crawl.toml").write_text("[crawl]\nseeds = 1\n", encoding="utf-8")
+    for db in ([], ["--db", "crawl.db"]):
+        problem, hint = refused(*args, "--config", "crawl.toml", *db).splitlines()
+        assert problem.startswith("crawl.toml:2: crawl.seeds: ")
+        assert (
+            hint == "  This command needs only the database: name it with --db, without --config."
+        )
+
+
+def test_commands_that_need_the_config_do_not_suggest_to_omit_it() -> None:
+    Path("crawl.toml").write_text("[crawl]\nseeds = 1\n", encoding="utf-8")
+    assert "needs only the database" not in refused("why", "a.test", "--config", "crawl.toml")
+
+
+def test_the_help_says_what_happens_if_nothing_matches() -> None:
+    for command in (["host"], ["retry"], ["drop"]):
+        assert "code is 0" in " ".join(courtly(*command, "--help").stdout.split())
