@@ -34,6 +34,16 @@ async def test_a_rule_leads_to_the_urls_it_blocks(tab: Any, running: Daemon) -> 
     assert await tab.js("document.querySelector('.rules') !== null")
 
 
+async def test_a_phone_shows_each_group_and_url_in_a_few_lines(tab: Any, running: Daemon) -> None:
+    await tab.look(width=390)
+    await tab.goto(running.url("/blocked"))
+    for table, height in ((".rules", 40), (".blocked", 90)):
+        rows = f"[...document.querySelectorAll('{table} tbody tr')].map((row) => row.offsetHeight)"
+        heights = await tab.js(rows)
+        assert heights
+        assert min(heights) <= height, heights
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 async def test_the_page_is_sound(tab: Any, running: Daemon, width: int, dark: bool) -> None:

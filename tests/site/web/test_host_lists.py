@@ -59,6 +59,44 @@ async def test_the_table_fits_a_screen(tab: Any, running: Daemon) -> None:
     )
 
 
+async def test_long_names_and_reasons_leave_a_row_two_lines_high(tab: Any, running: Daemon) -> None:
+    await tab.goto(running.url("/hosts?sort=host"))
+    await tab.js(
+        "document.querySelectorAll('.hosts tbody tr').forEach((row) => {"
+        " row.querySelector('bdi').textContent = 'www.' + 'department-'.repeat(9) + '.example';"
+        " row.querySelector('.rests small').textContent = 'Crawl-delay in robots.txt';"
+        " row.querySelector('.why span').textContent = 'the server refused. '.repeat(9); })"
+    )
+    heights = await tab.js(
+        "[...document.querySelectorAll('.hosts tbody tr')].map((row) => row.offsetHeight)"
+    )
+    assert heights
+    assert max(heights) <= 60, heights
+    tops = await tab.js(
+        "[...document.querySelectorAll('.hosts tbody th')].map((cell) =>"
+        " cell.querySelector('a').getBoundingClientRect().top"
+        " - cell.querySelector('input').getBoundingClientRect().top)"
+    )
+    assert all(abs(top) < 10 for top in tops), tops
+    assert await tab.js(
+        "(() => { const box = document.querySelector('.table-box');"
+        " return box.scrollWidth <= box.clientWidth; })()"
+    )
+
+
+async def test_the_navigation_is_in_line_with_the_content(tab: Any, running: Daemon) -> None:
+    left = (
+        "(() => { const range = document.createRange();"
+        " range.selectNodeContents(document.querySelector('{}'));"
+        " return range.getBoundingClientRect().left; })()"
+    )
+    for width in (390, 1280):
+        await tab.look(width=width)
+        await tab.goto(running.url("/hosts"))
+        navigation = await tab.js(left.replace("{}", "nav[aria-label=Pages] a"))
+        assert abs(navigation - await tab.js(left.replace("{}", "h1"))) <= 2
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 async def test_a_phone_shows_one_line_per_host(tab: Any, running: Daemon, dark: bool) -> None:
     await tab.look(width=390, dark=dark)
