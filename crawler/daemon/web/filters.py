@@ -22,6 +22,9 @@ from crawler.explain import formatting
 
 NOTHING: Final = Markup('<span class="none">–</span>')
 
+_UNFOLDED_CHARS: Final = 150  # of the value of a setting: five lines of its column
+_FOLDED_CHARS: Final = 40  # shown of a folded value
+_PARTS_SHOWN: Final = 500  # of a value with very many; the API has them all
 _SHOWN_CHARS_MAX = 4_000  # of one string; longer ones are cut, and complete in the database
 _HREF = re.compile(r"https?://[^\s\"'<>]+\Z")
 _TIMES: Final = (
@@ -292,16 +295,42 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def _parts(value: object) -> list[str]:
+    """The lines a long value is shown as: one for each element, or the value itself."""
+    match value:
+        case list():
+            return [_toml(each) for each in value]
+        case Mapping():
+            return [f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items()]
+    return [_toml(value)]
+
+
+def _fold(value: object, text: str) -> dict[str, object] | None:
+    """The summary and the lines of a value that is too long to be shown unfolded."""
+    if len(text) <= _UNFOLDED_CHARS:
+        return None
+    parts = _parts(value)
+    number = f"{len(parts):,} values" if len(parts) > 1 else f"{len(text):,} characters"
+    return {
+        "summary": number,
+        "start": f"{text[:_FOLDED_CHARS]}…",
+        "parts": parts[:_PARTS_SHOWN],
+        "more": max(0, len(parts) - _PARTS_SHOWN),
+    }
+
+
 def sections(settings: Sequence[Setting]) -> list[tuple[str, list[dict[str, object]]]]:
     """Settings by section, each with its description."""
     found: dict[str, list[dict[str, object]]] = {}
     for each in settings:
         section, _, name = each.key.partition(".")
         known = SECTIONS.get(section, {}).get(name)
+        text = _toml(each.value)
         found.setdefault(section, []).append(
             {
                 "key": name,
-                "value": _toml(each.value),
+                "value": text,
+                "fold": _fold(each.value, text),
                 "source": each.source,
                 "set": each.source != "default",
                 "note": "" if known is None else known.doc,

@@ -76,6 +76,7 @@ class FakeOperations(Operations):
         self.asked: list[tuple[object, ...]] = []
         self.broken: Problem | None = None
         self.queue_holds: list[dict[str, Any]] = []
+        self.more_settings: list[dict[str, Any]] = []
         self.health = to_builtins(judge(Evidence(state=CrawlState.RUNNING)))
         self.stream = EventStream(JumpClock())
         self.url_lists = FakeUrlLists(self)
@@ -205,6 +206,7 @@ class FakeOperations(Operations):
                     {"key": "politeness.delay", "value": 1.0, "source": "default"},
                     {"key": "robots.dialect", "value": "slurp", "source": "default"},
                     {"key": "daemon.token", "value": "…", "source": "c.toml:9"},
+                    *self.more_settings,
                 ],
             },
             responses.Settings,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
+from crawler.daemon.responses import Setting
 from crawler.daemon.web import filters
 
 NOW_S = 1_790_000_000.0
@@ -83,3 +85,21 @@ def test_control_and_bidi_characters_are_replaced() -> None:
 )
 def test_percentages(part: int, whole: int, said: str) -> None:
     assert filters.percent(part, whole) == said
+
+
+def folded(value: object) -> Any:
+    (_, rows), *_ = filters.sections([Setting(key="crawl.seeds", value=value, source="c.toml:2")])
+    return rows[0]["fold"]
+
+
+def test_long_settings_are_folded() -> None:
+    assert folded(["http://a.test/"] * 5) is None
+    seeds = folded([f"http://site{n}.test/" for n in range(46)])
+    assert seeds["summary"] == "46 values"
+    assert seeds["start"] == '["http://site0.test/", "http://site1.tes…'
+    assert seeds["parts"][45] == '"http://site45.test/"'
+    assert seeds["more"] == 0
+    table = folded({f"site{n}.test": "127.0.0.1" for n in range(600)})
+    assert table["parts"][0] == '"site0.test" = "127.0.0.1"'
+    assert (len(table["parts"]), table["more"]) == (500, 100)
+    assert folded("x" * 200)["summary"] == "202 characters"

@@ -430,6 +430,16 @@ async def test_settings_are_shown_without_secrets(site: Site) -> None:
     html = await site.get("/config?host=a.test")
     assert "politeness" in html
     assert "c.toml:9" in html
+    assert "<details" not in html
+
+
+async def test_a_long_setting_is_folded(site: Site, answers: Any) -> None:
+    seeds = [f"http://site{n}.test/{HOSTILE}" for n in range(46)]
+    answers.more_settings = [{"key": "crawl.seeds", "value": seeds, "source": "c.toml:4"}]
+    html = await site.get("/config")
+    assert html.count("<details") == 1
+    assert html.count("<li><code>&#34;http://site") == 46
+    assert "<script>alert" not in html
 
 
 async def test_with_a_token_the_login_form_reveals_nothing(answers: Any) -> None:
