@@ -48,6 +48,11 @@ _STEPS_TO_MAX: Final = 16  # failures after which the retry delay has reached it
 _DOUBLINGS_MAX: Final = 40  # beyond every maximum here, and far from overflow
 
 
+def is_address_refused(error: str) -> bool:
+    """Whether an error ("CODE: sentence") says that the config does not allow an address."""
+    return error.startswith(f"{FailureCode.ADDRESS}:")
+
+
 class RetryRules(Struct, frozen=True, kw_only=True):
     """Limits of `[fetch]`.
 

@@ -8,7 +8,7 @@ from typing import Final
 from crawler.config.units import format_bytes, format_duration
 from crawler.explain.formatting import at, connections_failed, counted, plain
 from crawler.frontier.reasons import latest_backoff
-from policies.retries import FailureCode
+from policies.retries import is_address_refused
 from policies.robots import RobotsFile
 from policies.robots_policy import Closed, Open, RobotsPolicy
 from policies.scope import SKIP_KEYS, SKIP_WORDS
@@ -196,7 +196,7 @@ def is_unreachable(host: Row | None, row: Row | None = None) -> bool:
 
 def is_forbidden(row: Row | None) -> bool:
     """Whether a URL failed because the config does not allow the address of its host."""
-    return row is not None and str(row.get("error")).startswith(f"{FailureCode.ADDRESS}:")
+    return row is not None and is_address_refused(str(row.get("error")))
 
 
 def host_sentences(row: Row, now_s: float, *, waits: Sequence[str] = ()) -> Iterator[str]:

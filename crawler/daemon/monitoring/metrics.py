@@ -17,7 +17,7 @@ from typing import Final
 from crawler.daemon.health import Counts
 from crawler.observer import Contacted, Observer
 from policies.holds import Hold, HoldReason
-from policies.retries import FailureCode
+from policies.retries import FailureCode, is_address_refused
 from storage.store import (
     Blocked,
     BlockReason,
@@ -249,7 +249,7 @@ class Metrics(Observer):
         self._gave_up.of[()] += count
         # Origins that only other programs asked for have no URLs; a refused address is no problem
         # of the network.
-        if count and not error.startswith(f"{FailureCode.ADDRESS}:"):
+        if count and not is_address_refused(error):
             self._gave_up_hosts.of[()] += 1
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:

@@ -39,7 +39,7 @@ class Monitor:
         self.clock = clock
         self.metrics = Metrics()
         self.health = HealthMonitor(clock, self.metrics)
-        self.recent = RecentContacts()
+        self.recent = RecentContacts(clock)
         self.recent_log = RecentLog() if log is None else log.recent
         self.log_name = "" if log is None else log.file.name  # of its file
         self.series = Series()

@@ -10,7 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from crawler.clock import Clock
 from crawler.observer import Contacted, Observer
+from policies.retries import is_address_refused
 from storage.columns import CONTACTS_KEPT
 
 HOSTS_MAX: Final = 1_000  # of 50 contacts each: some 2 MB
@@ -28,7 +30,8 @@ class RequiredDelay(Struct, frozen=True, kw_only=True):
 
 
 class RecentError(Struct, frozen=True, kw_only=True):
-    """A contact that failed, or was answered with 429 or 5xx."""
+    """A contact that failed, or was answered with 429 or 5xx; or an origin at an address that the
+    config does not allow, which was not contacted."""
 
     at: float
     url: str
@@ -53,6 +56,11 @@ class _HostHistory:
         self._numbers.extend((seen.started_at, seen.next_in_s, seen.late_s))
         self._sources.append(seen.rest_source)
 
+    def add_error(self, error: RecentError) -> None:
+        if self.errors is None:
+            self.errors = deque(maxlen=ERRORS_PER_HOST)
+        self.errors.append(error)
+
     def delays(self) -> tuple[RequiredDelay, ...]:
         numbers = iter(self._numbers)
         return tuple(
@@ -66,23 +74,16 @@ class _HostHistory:
 class RecentContacts(Observer):
     """Keeps the recent contacts of the hosts contacted last."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._hosts: OrderedDict[str, _HostHistory] = OrderedDict()
 
     def contacted(self, seen: Contacted) -> None:
-        host = self._hosts.get(seen.slot)
-        if host is None:
-            host = self._hosts[seen.slot] = _HostHistory()
-            if len(self._hosts) > HOSTS_MAX:
-                self._hosts.popitem(last=False)
-        else:
-            self._hosts.move_to_end(seen.slot)
+        host = self._host(seen.slot)
         host.add(seen)
         if seen.error is not None or seen.status == 429 or (seen.status or 0) >= 500:
             what = "" if seen.error is None else f"{seen.error.value}: {seen.sentence}"
-            if host.errors is None:
-                host.errors = deque(maxlen=ERRORS_PER_HOST)
-            host.errors.append(
+            host.add_error(
                 RecentError(
                     at=seen.started_at,
                     url=seen.url,
@@ -91,6 +92,22 @@ class RecentContacts(Observer):
                     what=what,
                 )
             )
+
+    def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
+        if is_address_refused(error):  # the others were contacted
+            at = self._clock.wall()
+            refused = RecentError(at=at, url=f"{origin}/", kind="", status=None, what=error)
+            self._host(slot).add_error(refused)
+
+    def _host(self, slot: str) -> _HostHistory:
+        host = self._hosts.get(slot)
+        if host is None:
+            host = self._hosts[slot] = _HostHistory()
+            if len(self._hosts) > HOSTS_MAX:
+                self._hosts.popitem(last=False)
+        else:
+            self._hosts.move_to_end(slot)
+        return host
 
     def delays(self, host: str) -> Sequence[RequiredDelay]:
         """Of the host's latest contacts in this run, oldest first."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from aiohttp import web
 
 from crawler.config.user_agent import product_token
-from crawler.daemon.responses import FailedRow, HostRow, RobotsRow
+from crawler.daemon.responses import HostRow, RobotsRow
 from crawler.daemon.robots_responses import RobotsLine
 from crawler.daemon.web import filters
 from crawler.daemon.web.host_filters import REASONS, STATES, conditions, filter_of, is_filtered
@@ -19,7 +19,7 @@ from crawler.daemon.web.timeline import timeline
 from crawler.explain.formatting import connections_failed, counted
 from crawler.explain.sentences import FORBIDDEN
 from crawler.steering.queue_holds import PHRASES, QueueReason
-from policies.retries import FailureCode
+from policies.retries import is_address_refused
 
 HOSTS_PER_PAGE: Final = 50
 SORT_DEFAULT: Final = "-queued"
@@ -114,6 +114,7 @@ class HostPages(PageHandlers):
         host = await self.operations.host(request.query.get("host", "").strip())
         now_s = self.renderer.clock.wall()
         failed = await self.operations.failed(host.host) if host.failed else []
+        errors = self.monitor.recent.errors(host.host)
         values: dict[str, object] = {"blocked": (), "more_blocked": False, "copies": ()}
         if LIVE_HEADER not in request.headers:  # an update in place shows only what changes
             page = await self.operations.robots_views.blocked(
@@ -142,9 +143,11 @@ class HostPages(PageHandlers):
                 delay_s=host.delay_s,
                 now_s=now_s,
             ),
-            "errors": self.monitor.recent.errors(host.host),
+            "errors": errors,
             "failed": failed,
-            "no_copy": _no_copy(host, failed),
+            "no_copy": _no_copy(
+                host, [*(each.error for each in failed), *(each.what for each in errors)]
+            ),
         }
         return await self.page(request, "hosts", values, template="host")
 
@@ -225,10 +228,9 @@ def _is_forbidden(row: HostRow) -> bool:
     return row.wait_reason.startswith(FORBIDDEN)
 
 
-def _no_copy(row: HostRow, failed: Sequence[FailedRow]) -> str:
-    """Why a host has no robots.txt. failed: some of its failed URLs."""
-    refused = f"{FailureCode.ADDRESS}:"
-    if _is_forbidden(row) or any(each.error.startswith(refused) for each in failed):
+def _no_copy(row: HostRow, errors: Iterable[str]) -> str:
+    """Why a host has no robots.txt. errors: some of its URLs and contacts."""
+    if _is_forbidden(row) or any(map(is_address_refused, errors)):
         return f"Not fetched, because {FORBIDDEN} its address (network.allow)."
     if row.connect_failures:
         return "Not fetched, because no connection could be made."

@@ -276,6 +276,7 @@ async def test_a_refused_address_counts_as_no_request(start: Any, town: LocalWeb
         status = (await daemon.client.get("/api/status")).body
         metrics = (await daemon.client.get("/metrics")).body
         asked = (await daemon.client.get("/api/host?host=h1.inside.test")).body
+        page = (await daemon.client.get("/host?host=h1.inside.test")).body
     states = {one["check"]: (one["state"], one["sentence"]) for one in status["health"]["checks"]}
     for check in ("robots.txt", "urls"):
         assert states[check][0] == "ok", states
@@ -283,4 +284,6 @@ async def test_a_refused_address_counts_as_no_request(start: Any, town: LocalWeb
     assert 'courtly_robots_fetches_total{result="unreachable"} 0.0' in metrics
     assert 'courtly_fetches_total{kind="robots",outcome="address"}' not in metrics
     assert "courtly_given_up_hosts_total 0.0" in metrics
-    assert asked.get("contacts", 0) == 0, asked
+    assert (asked["contacts"], asked["recent_contacts"]) == (0, [])
+    assert "Not fetched, because the config does not allow its address" in page
+    assert "192.168.77.1 is a private address" in page
