@@ -29,6 +29,7 @@ FULL_AGAIN_S = 3_600.0  # when those beyond it are looked at again
 ROBOTS_BYTES_MAX = 16_777_216
 TURN_S = 5.0  # when a host with a large robots.txt that was released for others may be back
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make room for others
+ROOM_SHARE = 0.05  # of the time, at most, is spent on looking for them
 # Of a worker that shares its crawl:
 CLAIM_FIRST = 8  # hosts claimed by one that holds none; then as many as it holds, if there are
 ELSEWHERE_MAX = 10_000  # hosts that others hold, of which it is known when they were asked for
@@ -66,6 +67,7 @@ class HostLeases:
         self._hosts_max = HOSTS_HELD_MAX  # after sharing hosts out, until
         self._shared_out_s = NEVER
         self._polled = 0
+        self.full_until_s = NEVER  # there is no room, and none is looked for before
         self.leasing = asyncio.Lock()  # what the store leases is held before more is asked for
         self._full: dict[str, _PutAway] = {}  # leased to the end of the run, but no longer held
         # Hosts that still have URLs at the end -> until (Unix seconds, or None), and why.
@@ -190,8 +192,11 @@ class HostLeases:
                     return
 
     def make_room(self) -> bool:
-        """Release hosts that do nothing, or that wait long; True if any were."""
+        """Release hosts that do nothing, or that wait long; True if any were. False without a look
+        at them if the last one, which looks at every host in memory, was a short while ago."""
         now_s = self._crawl.clock.monotonic()
+        if now_s < self.full_until_s:
+            return False
         spare: list[HostQueue] = []
         for host in self._permits:
             if not self._may_leave(host):
@@ -205,6 +210,8 @@ class HostLeases:
                 spare.append(host)
             if len(spare) == CLAIM_HOSTS:
                 break
+        took_s = self._crawl.clock.monotonic() - now_s
+        self.full_until_s = now_s + took_s / ROOM_SHARE
         for host in spare:
             if not host.full:
                 self.release(host)

@@ -102,7 +102,7 @@ class HostSupply:
 
     async def _sleep(self, wake_s: float | None) -> None:
         """Until stirred, or until `wake_s`, or until something in the store falls due."""
-        times = (wake_s, self._claim_s, self._robots_s, self._due_pages.wake_s)
+        times = (wake_s, self._claim_s, self._robots_s, self._due_pages.wake_s, self._room_s())
         wake_s = min((at_s for at_s in times if at_s is not None), default=None)
         timer: Timer | None = None
         if wake_s is not None:
@@ -120,6 +120,12 @@ class HostSupply:
             self._robots_s = None
         if self._due_pages.wake_s is not None and self._due_pages.wake_s <= now_s:
             self._due_pages.wake_s = None
+
+    def _room_s(self) -> float | None:
+        """When room may be looked for again, if hosts wait for it."""
+        full_until_s = self._leases.full_until_s
+        waits = self._frontier.claimable and full_until_s > self._clock.monotonic()
+        return full_until_s if waits else None
 
     def _is_busy(self) -> bool:
         """Is anything under way that may lead to more, and whose end stirs us?"""

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.fetching.request import Request
+from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.reasons import PAUSED
+from crawler.frontier.waiting import NextMove, Waiting
+from crawler.scheduling.host_leases import ROOM_SHARE
 from crawler.testing import Answers, Reply, html, not_found, redirect, text
 from policies.retries import FailureCode
 from storage.store import Link
@@ -469,3 +472,35 @@ async def test_lanes_that_reach_a_host_s_page_limit_together(
     assert len(crawled.rows["visited"]) == limit
     assert len(crawled.rows["queued"]) == 10 - limit
     assert crawled.medium.calls["complete"] < 50
+
+
+async def test_room_is_looked_for_within_a_share_of_the_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at every host in memory costs much where there are thousands."""
+    looks: list[str] = []
+    next_move = Waiting.next_move
+
+    def slow(self: Waiting, host: HostQueue, **options: bool) -> NextMove | None:
+        looks.append(host.slot)
+        world.clock._now_s += 0.01
+        return next_move(self, host, **options)
+
+    def look() -> None:
+        monkeypatch.setattr(Waiting, "next_move", slow)
+        assert world.scheduler is not None
+        leases = world.scheduler.leases
+        leases.make_room()
+        found = len(looks)
+        assert found > 0
+        assert not leases.make_room()
+        assert len(looks) == found
+        world.clock._now_s += 0.01 * found / ROOM_SHARE
+        leases.make_room()
+        assert len(looks) > found
+        monkeypatch.setattr(Waiting, "next_move", next_move)
+
+    seeds = [f"http://h{n}.test/{page}" for n in range(4) for page in range(4)]
+    crawled = await world.crawl(lambda _: html("page"), *seeds, at={2.5: look})
+    assert looks
+    assert len(crawled.urls("visited")) == 16
