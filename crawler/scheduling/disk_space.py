@@ -109,10 +109,9 @@ class DiskSpace:
             minimum = _default_minimum(found.total) if given is None else given
             headroom = min(headroom, found.free - minimum)
             if not short and found.free < minimum * (RESUME_FACTOR if held else 1.0):
-                short = (
-                    f"{format_bytes(found.free)} free in {folder}, storage.min_free is "
-                    f"{format_bytes(minimum)}{' by default' if given is None else ''}"
-                )
+                # Without the free space itself, which changes while the sentence stays.
+                key = "storage.min_free, the default" if given is None else "storage.min_free"
+                short = f"less than {format_bytes(minimum)} free in {folder}: {key}"
         if short:
             self._holds.begin(HoldReason.DISK_LOW, short)
             return CHECK_EVERY_S

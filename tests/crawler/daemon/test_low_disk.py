@@ -110,7 +110,7 @@ async def test_a_disk_that_fills_up_holds_the_crawl_until_there_is_room(
         with filler.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, free - LEFT_BYTES)
         sentence = await held_then_free(place, web, daemon)
-        assert f"free in {small_disk}, storage.min_free is 4 MB by default" in sentence
+        assert f"less than 4 MB free in {small_disk}: storage.min_free, the default" in sentence
         filler.unlink()
         await resumed(place, web, daemon)
     assert check(database) == []
@@ -125,7 +125,7 @@ async def test_a_minimum_that_a_reload_sets_and_takes_back(place: Place, web: Lo
         assert (status, done["changes"]) == (
             200, ["[storage] min_free: the default to 900,000,000,000,000 bytes"],
         )  # fmt: skip
-        assert "storage.min_free is 900 TB)" in await held_then_free(place, web, daemon)
+        assert "less than 900 TB free" in await held_then_free(place, web, daemon)
         place.write(**config_of(web))
         assert (await daemon.post("/api/reload"))[0] == 200
         await resumed(place, web, daemon)
