@@ -23,6 +23,7 @@ STEPS: Final = (60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 10_800, 21_600, 4
 _POINTS_WANTED: Final = 400
 _FOUND_SPANS: Final = frozenset((MarkKind.HOLD, MarkKind.TROUBLE))
 SPANS: Final = _FOUND_SPANS | {MarkKind.PAUSE}  # marks that last
+LATEST_S: Final = 1e11  # Unix seconds, in the year 5138
 _HEARD_S: Final = 150.0  # a process writes its history once a minute
 
 
@@ -129,7 +130,7 @@ class HistoryView:
 
 def _check_span(from_s: float, to_s: float) -> None:
     for name, value in (("to", to_s), ("from", from_s)):
-        if not 0 <= value <= 1e11:
+        if not 0 <= value <= LATEST_S:
             raise invalid(name, "must be a time in Unix seconds")
     if from_s >= to_s:
         raise invalid("from", "must be before `to`")

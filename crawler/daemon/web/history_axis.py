@@ -22,6 +22,8 @@ _TICKS_WANTED: Final = 9
 _EDGE: Final = 0.04  # labels as near to an edge would be cut
 _BAND_WIDTH_MIN: Final = 1.5
 _TITLE_CHARS: Final = 500  # of several marks at one place
+_GLYPH_PERCENT: Final = 3.0  # the width of a glyph and its margin on a narrow screen
+_GLYPH_ROWS: Final = 3
 GLYPHS: Final = {
     MarkKind.START: "▲",
     MarkKind.STOP: "■",
@@ -79,6 +81,17 @@ class Band:
     title: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glyph:
+    """The sign of a band above the charts. at: percent of the width. row: 0 is the upper one."""
+
+    kind: str
+    at: float
+    row: int
+    text: str
+    title: str
+
+
 def ticks(axis: Axis) -> list[Tick]:
     """Round times, not too near to the edges."""
     span_s = axis.to_s - axis.from_s
@@ -129,6 +142,20 @@ def _add(
     glyph = GLYPHS[MarkKind(kind)] if kind != "gap" else ""
     at = axis.percent(from_s)
     found[kind, x, width] = Band(kind=kind, x=x, width=width, at=at, glyph=glyph, title=title)
+
+
+def glyphs(found: Iterable[Band]) -> list[Glyph]:
+    """The signs of bands, those that would overlap in rows. Of many in one place, some are left
+    out: the table below the charts has all."""
+    free_at = [-math.inf] * _GLYPH_ROWS  # percent, by row
+    placed: list[Glyph] = []
+    for band in sorted(found, key=lambda one: one.at):
+        row = next((n for n, at in enumerate(free_at) if band.at >= at), None)
+        if not band.glyph or row is None:
+            continue
+        free_at[row] = band.at + _GLYPH_PERCENT
+        placed.append(Glyph(kind=band.kind, at=band.at, row=row, text=band.glyph, title=band.title))
+    return placed
 
 
 def words_of(mark: HistoryMark) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
 from aiohttp import web
 from msgspec import structs
 
-from crawler.daemon.api.history_view import SPANS, HistoryMark, HistoryPoint
+from crawler.daemon.api.history_view import LATEST_S, SPANS, HistoryMark, HistoryPoint
 from crawler.daemon.http.request_types import HistoryParams, read_query
+from crawler.daemon.problem import invalid
 from crawler.daemon.web import history_charts as charts
-from crawler.daemon.web.history_axis import GLYPHS, Axis, bands, ticks, words_of
+from crawler.daemon.web.history_axis import GLYPHS, Axis, bands, glyphs, ticks, words_of
 from crawler.daemon.web.rendering import PageHandlers
 from crawler.reports.exports import csv_cell
 from storage.history import MarkKind
@@ -53,15 +55,13 @@ class HistoryPage(PageHandlers):
     async def history(self, request: web.Request) -> web.Response:
         """`span`: one of RANGES. `to`: its end in Unix seconds, if it is not now."""
         now_s = self.renderer.clock.wall()
-        name, _, span_s, step_s = next(
-            (one for one in RANGES if one[0] == request.query.get("span")), RANGES[0]
-        )
-        given = _seconds(request.query.get("to", ""))
+        (name, _, span_s, step_s), given = _wanted(request.query)
         fixed = given is not None and given < now_s - step_s
         to_s = given if fixed and given is not None else now_s
         axis = Axis(from_s=max(0.0, to_s - span_s), to_s=to_s)
         found = await self.operations.history.history(from_=axis.from_s, to=to_s, step=step_s)
         shown = bands(axis, found.points, found.marks)
+        signs = glyphs(shown)
         until_s = to_s if fixed else None
         later_s = to_s + span_s
         exact = {"from": str(int(axis.from_s)), "to": str(int(to_s) + 1), "step": str(step_s)}
@@ -69,6 +69,8 @@ class HistoryPage(PageHandlers):
             "axis": axis,
             "ticks": ticks(axis),
             "bands": shown,
+            "glyphs": signs,
+            "glyph_rows": max((one.row for one in signs), default=0) + 1,
             "kinds": [(kind, GLYPHS[kind], word) for kind, word in KIND_WORDS.items()],
             "charts": _charts(axis, found.points),
             "recorded": bool(found.points),
@@ -157,6 +159,19 @@ def _link(span: str, to_s: float | None) -> str:
     return f"/history?{urlencode(query)}"
 
 
-def _seconds(text: str) -> float | None:
-    """A time of a query; None if it is none."""
-    return float(text) if text.isascii() and text.isdigit() and 0 < len(text) < 11 else None
+def _wanted(query: Mapping[str, str]) -> tuple[tuple[str, str, int, int], float | None]:
+    """One of RANGES, and its end in Unix seconds, None for now. Raises Problem (422)."""
+    if "from" in query:
+        raise invalid("from", "this page takes `span` and `to`; /history.csv takes `from` and `to`")
+    ranges = {one[0]: one for one in RANGES}
+    name = query.get("span") or RANGES[0][0]
+    if name not in ranges:
+        raise invalid("span", f"must be one of {', '.join(ranges)}")
+    text = query.get("to", "")
+    try:
+        to_s = float(text) if text else None
+    except ValueError:
+        to_s = math.nan
+    if to_s is not None and not 0 < to_s <= LATEST_S:
+        raise invalid("to", "must be a time in Unix seconds")
+    return ranges[name], to_s

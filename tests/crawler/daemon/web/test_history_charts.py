@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crawler.daemon.api.history_view import HistoryMark, HistoryPoint
 from crawler.daemon.web import history_charts as charts
-from crawler.daemon.web.history_axis import Axis, bands, gaps, ticks
+from crawler.daemon.web.history_axis import Axis, bands, gaps, glyphs, ticks
 from storage.history import MarkKind
 
 NOW = 1_800_000_000  # 15 January 2027, 08:00 UTC
@@ -98,6 +98,23 @@ def test_marks_at_the_same_place_are_one() -> None:
     (one,) = bands(HOUR, [point(0, 3_600)], marks)
     assert one.title.count("config reloaded") > 5
     assert len(one.title) < 700
+
+
+def test_signs_that_are_close_together_are_in_rows() -> None:
+    marks = [
+        mark(MarkKind.START, 1_000),
+        mark(MarkKind.RELOAD, 1_020),
+        mark(MarkKind.STOP, 1_040),
+        mark(MarkKind.PAUSE, 1_060, 1_500),
+        mark(MarkKind.RESUME, 1_500),
+    ]
+    found = glyphs(bands(HOUR, [point(0, 900)], marks))
+    assert [(one.kind, one.row) for one in found] == [
+        ("start", 0),
+        ("reload", 1),
+        ("stop", 2),
+        ("resume", 0),
+    ]  # the fourth at one place has no room, and the time without a crawl no sign
 
 
 def test_marks_say_what_happened() -> None:

@@ -66,7 +66,7 @@ async def page(daemon: Daemon, query: str = "") -> str:
     return body
 
 
-@pytest.mark.parametrize("span", ["", "1h", "6h", "24h", "7d", "90d", "no-such"])
+@pytest.mark.parametrize("span", ["", "1h", "6h", "24h", "7d", "90d"])
 async def test_every_span_has_its_charts(daemon: Daemon, span: str) -> None:
     await filled(daemon)
     body = await page(daemon, f"?span={span}")
@@ -77,6 +77,24 @@ async def test_every_span_has_its_charts(daemon: Daemon, span: str) -> None:
     for href in re.findall(r'href="(/history[^"]*|/api/history[^"]*)"', body):
         answer = await daemon.client.get(href.replace("&amp;", "&"))
         assert answer.status == 200, href
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("span=no-such", "span: must be one of 1h, 6h, 24h, 7d, 90d"),
+        ("to=abc", "to: must be a time in Unix seconds"),
+        ("to=9e99", "to: must be a time in Unix seconds"),
+        ("to=nan", "to: must be a time in Unix seconds"),
+        ("to=-5", "to: must be a time in Unix seconds"),
+        ("from=abc", "from: this page takes `span` and `to`"),
+        ("from=9e99&to=5", "from: this page takes `span` and `to`"),
+    ],
+)
+async def test_a_wrong_span_is_refused(daemon: Daemon, query: str, words: str) -> None:
+    answer = await daemon.client.get(f"/history?{query}", headers={"Accept": "text/html"})
+    assert answer.status == 422
+    assert words.lower() in answer.body.lower()
 
 
 async def test_it_says_what_happened(daemon: Daemon) -> None:
