@@ -13,6 +13,7 @@ from crawler.config import Config, ConfigError, seeds_of
 from crawler.config.units import format_bytes
 from crawler.explain import sentences
 from crawler.explain.formatting import counted
+from crawler.explain.robots_remark import web_page_remark
 from crawler.threads import in_thread
 from policies import robots
 from policies.robots_policy import Governed, robots_policy
@@ -251,6 +252,9 @@ async def _verdict(
         return [f"{robots_url(origin)}: not fetched yet"]
     known = {each["origin"]: each async for each in reader.iterate("robots", host=host)}
     lines = [sentences.robots_sentence(known[origin], now_s)] if origin in known else []
+    if lines and known[origin]["state"] in ("rules", "stale") and copy.body is not None:
+        remark = await in_thread(lambda: web_page_remark(copy.body or b""))
+        lines += [remark[:1].lower() + remark[1:].rstrip(".")] if remark else []
     rules = config.site(host).robots
     blocked = row if row is not None and row["state"] == "blocked" else None
     if blocked is not None and str(blocked["dialect"]) in robots.DIALECTS:

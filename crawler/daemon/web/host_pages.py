@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ from crawler.daemon.web.rendering import PageHandlers, link
 from crawler.daemon.web.robots_sheet import Mark, sheet
 from crawler.daemon.web.timeline import timeline
 from crawler.explain.formatting import connections_failed, counted
+from crawler.explain.robots_remark import remark_on
 from crawler.explain.sentences import FORBIDDEN
 from crawler.steering.queue_holds import PHRASES, QueueReason
 from policies.retries import is_address_refused
@@ -60,7 +60,6 @@ _ROBOTS_STATES: Final = {
     "absent": ("calm", "none", "The site has no robots.txt."),
     "unknown": ("calm", "not fetched yet", "The file has not been fetched yet."),
 }
-_AGENT = re.compile(r"[\ufeff\s]*user-?agent\s*:", re.IGNORECASE)
 
 
 class HostPages(PageHandlers):
@@ -177,7 +176,9 @@ class HostPages(PageHandlers):
             return copy
         marks = {line.line: found for line in kept.lines if (found := _marks(line, kept.sampled))}
         body = "\n".join(line.text for line in kept.lines)
-        kind, word, remark = _quality(body, kind, word)
+        instead, remark = remark_on(body)
+        if instead:
+            kind, word = "calm" if instead == "empty" else "wait", instead
         copy |= {"pill": (kind, word), "sentence": f"{remark} {copy['sentence']}".strip()}
         shown = await sheet(body, name=f"copy{at}", marks=marks, agents=agents, dialect=dialect)
         return copy | {"sheet": shown if shown.blocks else None, "findings": shown.findings}
@@ -262,18 +263,6 @@ def attention(row: HostRow, kind: str) -> str:
     if row.failed:
         return f"{counted(row.failed, 'URL')} failed"
     return "paused by an operator" if row.paused else ""
-
-
-def _quality(body: str, kind: str, word: str) -> tuple[str, str, str]:
-    """The pill of a copy and a remark: a file without rules is not what it seems."""
-    start = body.lstrip("\ufeff \t\r\n").lower()
-    if not start:
-        return "calm", "empty", "The file is empty, so it forbids nothing."
-    if start.startswith(("<!doctype", "<html", "<head", "<?xml", "<body")):
-        return "wait", "a web page", "This is a web page and no robots.txt: it has no rules."
-    if not any(_AGENT.match(line) for line in body.splitlines()):
-        return "wait", "no rules", "The file names no User-agent, so none of its rules apply."
-    return kind, word, ""
 
 
 def _marks(line: RobotsLine, sampled: int) -> tuple[Mark, ...]:

@@ -333,6 +333,17 @@ async def test_an_origin_without_a_copy_is_explained(
     assert "so none of its pages may be fetched: " in capsys.readouterr().out
 
 
+async def test_a_robots_txt_that_is_a_web_page_is_called_one(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = RobotsState(
+        status=200, body=b"<html>Not found", fetched_at=NOW_S, expires_at=NOW_S + 86_400
+    )
+    await store.robots_put(1, "a.test", "http://a.test", page)
+    text = await said(store, "http://a.test/x", capsys)
+    assert "this is a web page and no robots.txt: it has no rules" in text
+
+
 async def test_a_page_with_a_next_visit_names_its_time(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
