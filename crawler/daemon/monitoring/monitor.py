@@ -89,7 +89,7 @@ class Monitor:
         self.history.sample(stats.queued)
         await self.health.sample(control.config, now.uncommitted)
         workers = () if shared is None else await shared.workers()
-        holds = None if queue is None else await queue.holds()
+        holds = None if queue is None else await queue.holds(FINE_STEP_S / 2)
         self.history.judged(self.health.judged(now, stats, workers, holds))
         others = others_in(workers)
         self.series.add(

@@ -1,4 +1,5 @@
-"""What holds the queue, for the status: looked up every few seconds at most."""
+"""What holds the queue, for the status and the health: looked up every few seconds, so that a page
+need not wait for it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from crawler.steering.control import Control
 from crawler.steering.queue_holds import QueueHold, queue_holds
 from storage.store import Reader, StoreError
 
-KEPT_S: Final = 3.0
+KEPT_S: Final = 7.0  # longer than from one sample of the monitor to the next
 KEPT_FACTOR: Final = 20.0  # the query takes at most this part of the time: it reads all hosts
 
 
@@ -23,17 +24,19 @@ class QueueView:
         self._reader = reader
         self._clock = clock
         self._kept: tuple[QueueHold, ...] = ()
-        self._until_s = -math.inf
+        self._began_s = -math.inf
+        self._took_s = 0.0
         self._state: object = None
         self._lock = asyncio.Lock()
         self.at: float | None = None
 
-    async def holds(self) -> tuple[QueueHold, ...]:
-        """The reasons, the one with the most URLs first. While the database cannot be read, as they
-        were before."""
+    async def holds(self, kept_s: float = KEPT_S) -> tuple[QueueHold, ...]:
+        """The reasons, the one with the most URLs first, as of `kept_s` ago at most. While the
+        database cannot be read, as they were before."""
         async with self._lock:
             began_s = self._clock.monotonic()
-            if began_s < self._until_s and self._state is self._control.state:
+            kept_s = max(kept_s, KEPT_FACTOR * self._took_s)
+            if began_s < self._began_s + kept_s and self._state is self._control.state:
                 return self._kept
             now_s = self._clock.wall()
             try:
@@ -49,6 +52,5 @@ class QueueView:
                 now_s=now_s,
             )
             self.at = now_s
-            took_s = self._clock.monotonic() - began_s
-            self._until_s = began_s + max(KEPT_S, KEPT_FACTOR * took_s)
+            self._began_s, self._took_s = began_s, self._clock.monotonic() - began_s
             return self._kept
