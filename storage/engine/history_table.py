@@ -28,7 +28,6 @@ from storage.history import (
 )
 
 _KINDS: Final = frozenset(MarkKind)
-_histogram: Final = msgspec.json.Decoder(dict[int, int])
 
 
 def put_history(
@@ -102,8 +101,8 @@ def _counts(row: Values) -> HistoryCounts:
         step_s=_int(step_s),
         session=_int(session),
         observed_s=_float(observed_s),
-        latency=_histogram.decode(str(latency)),
-        lateness=_histogram.decode(str(lateness)),
+        latency=msgspec.json.decode(str(latency), type=dict[int, int]),
+        lateness=msgspec.json.decode(str(lateness), type=dict[int, int]),
     )
 
 

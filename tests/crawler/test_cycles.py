@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crawler.config import Config, from_dict
+from crawler.daemon.http import limits
 from crawler.fetching.request import Request
 from crawler.testing import Answers, LocalWeb, Reply, hang_up, html, not_found, redirect, text
 from policies import robots
@@ -146,7 +147,7 @@ async def test_a_crawl_of_days_makes_no_cycles(world: World) -> None:
     assert not found
 
 
-async def test_a_daemon_makes_no_cycles(tmp_path: Path) -> None:
+async def test_a_daemon_makes_no_cycles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its network, database, sinks and page, while it is reloaded, queried and listened to."""
     n = 0
 
@@ -182,6 +183,7 @@ async def test_a_daemon_makes_no_cycles(tmp_path: Path) -> None:
         reloads += 1
         return from_dict({**config(reloads), "storage": {"url": f"sqlite:{tmp_path / 'crawl.db'}"}})
 
+    monkeypatch.setattr(limits, "REQUESTS", 100_000)
     async with web:
         seeds = [web.url(f"{host}.test") for host in "abcd"]
         async with daemon_of(config(0), tmp_path, *seeds, source=ConfigFrom(reread)) as daemon:

@@ -396,7 +396,7 @@ async def test_a_plain_crawl_listens_on_its_socket(place: Place, web: LocalWeb) 
         async with asyncio.timeout(LIMIT_S):
             while not socket_path(place.database).exists():  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.05)
-            while "running for" not in (await place.courtly("status"))[1]:
+            while "running, up for" not in (await place.courtly("status"))[1]:
                 pass
         assert stat.S_IMODE(socket_path(place.database).stat().st_mode) == 0o600
         assert (await place.courtly("host", "pause", "slow.test"))[0] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,10 @@ HOSTS = "[...document.querySelectorAll('.hosts a.host')].map((a) => a.textConten
 
 async def test_what_holds_the_queue_leads_to_its_hosts(tab: Any, running: Daemon) -> None:
     await tab.send("Emulation.setScriptExecutionDisabled", value=True)
-    await tab.goto(running.url("/"))
+    async with asyncio.timeout(20):
+        while await tab.js("document.querySelector('.hold-backoff') === null"):
+            await tab.goto(running.url("/"))
+            await asyncio.sleep(0.2)
     await tab.click(".hold-backoff th a")
     assert await tab.js(HOSTS) == ["refuses.test"]
     assert "their host is backing off" in await tab.text(".lead")
