@@ -101,7 +101,7 @@ async def test_a_session_that_has_ended_leads_to_the_login(tab: Any, tmp_path: P
         await tab.goto(running.url)
         await tab.fill("#token", "0123456789abcdefghij")
         await tab.click("main form button")
-        assert await tab.text("h1") == "Waiting for seeds"
+        await tab.until("document.querySelector('h1').innerText === 'Waiting for seeds'")
         await running.kill()
         await running.start()  # sessions end with the process
         words, shown, _ = await until(tab, lambda seen: "session" in seen[0], SHOWN_WITHIN_S + 6)
