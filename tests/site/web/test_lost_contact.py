@@ -73,8 +73,8 @@ async def test_a_daemon_that_stops_answering_is_noticed_and_welcomed_back(
     tab: Any, running: Running
 ) -> None:
     await tab.goto(running.url)
-    title = await tab.js("document.title")
-    assert title == "Idle · Overview · news"
+    title = "Idle · Overview · news"
+    await until(tab, lambda seen: seen[1] == title, SHOWN_WITHIN_S)
     assert await tab.js("document.querySelector('#no-contact').hidden") is True
     os.kill(running.process.pid, signal.SIGSTOP)
     words, shown, _ = await until(tab, lambda seen: not seen[2], SHOWN_WITHIN_S)
