@@ -406,30 +406,28 @@ class SqlStore:
         return failed
 
     async def drop_failed(self, host: str | None = None, code: str | None = None) -> int:
-        dropped, last, some = 0, 0, BULK_URLS
-        while some == BULK_URLS:
-            drop = partial(
-                operator_work.drop_some, host=host, code=code, after=last, limit=BULK_URLS
-            )
-            some, last = await self._calls.run_or(drop, (0, last))
-            dropped += some
-        return dropped
+        return await self._failed_in_bulk(partial(operator_work.drop_some, host=host, code=code))
 
     async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         calls = self._calls
         await calls.run_or(lambda writer: operator_work.forgive(writer, host), None)
-        queued, last, some = 0, 0, BULK_URLS
-        while some == BULK_URLS:
-            retry = partial(
-                operator_work.retry_some, host=host, code=code, after=last, limit=BULK_URLS
-            )
-            some, last = await calls.run_or(retry, (0, last))
-            queued += some
+        retry = partial(operator_work.retry_some, host=host, code=code)
+        queued = await self._failed_in_bulk(retry)
         if code in (None, FailureCode.QUARANTINED):
             queued += await calls.run_or(
                 lambda writer: operator_work.release_robots(writer, host), 0
             )
         return queued
+
+    async def _failed_in_bulk(self, work: Callable[..., tuple[int, int]]) -> int:
+        """Do something to failed URLs, some thousands in a transaction; return to how many. work:
+        with a writer and the arguments `after` and `limit`, returns how many, and the last id."""
+        done, last, some = 0, 0, BULK_URLS
+        while some == BULK_URLS:
+            piece = partial(work, after=last, limit=BULK_URLS)
+            some, last = await self._calls.run_or(piece, (0, last))
+            done += some
+        return done
 
 
 def _shown(name: str) -> str:

@@ -9,11 +9,12 @@ from typing import Final
 
 from crawler.clock import Clock
 from crawler.config.host_patterns import read_pattern
+from crawler.daemon.api.host_names import stored_name
 from crawler.daemon.api.pending_commands import in_time
 from crawler.daemon.monitoring.event_stream import EventStream
-from crawler.daemon.problem import invalid, unknown_host
+from crawler.daemon.problem import invalid
 from crawler.daemon.responses import Controlled, from_row
-from crawler.explain.explanation import host_named, known_host
+from crawler.explain.explanation import host_named
 from crawler.orders import HOSTS_AT_ONCE, SLOW_S_MAX
 from crawler.steering.control import Control
 from crawler.steering.host_selection import (
@@ -99,14 +100,7 @@ class HostSteering:
             raise invalid("hosts", f"at most {ROWS_MAX:,} in one request; use a pattern", 413)
         found = dict[str, None]()
         for text in hosts:
-            try:
-                name = host_named(text)
-            except ValueError:
-                raise invalid("host", "must be a host such as example.com") from None
-            row = await known_host(self._reader, name)
-            if row is None:
-                raise unknown_host(name)
-            found[str(row["host"])] = None
+            found[await stored_name(self._reader, text)] = None
         return list(found)
 
     def _announce(

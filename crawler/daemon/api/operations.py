@@ -19,6 +19,7 @@ from crawler.daemon import responses
 from crawler.daemon.api import settings_list
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.history_view import HistoryView
+from crawler.daemon.api.host_names import host_name, stored_name
 from crawler.daemon.api.host_steering import (
     HostSteering,
     check_reason,
@@ -43,8 +44,6 @@ from crawler.explain.explanation import (
     ExplainContext,
     explain_host,
     explain_url,
-    host_named,
-    known_host,
 )
 from crawler.steering.control import Control
 from crawler.steering.host_selection import ALL_HOSTS
@@ -211,7 +210,7 @@ class Operations:
 
     async def host(self, host: str) -> responses.HostDetail:
         """One host, by its name in the hosts view or by any host name that it covers."""
-        name = self._host_name(host)
+        name = host_name(host)
         found = await explain_host(
             self._reader, self._control.config, name, now_s=self._clock.wall()
         )
@@ -235,21 +234,6 @@ class Operations:
             recent_contacts=from_rows(responses.ContactRow, found.row["contacts"]),
             why=found.sentences,
         )
-
-    @staticmethod
-    def _host_name(text: str) -> str:
-        try:
-            return host_named(text)
-        except ValueError:
-            raise invalid("host", "must be a host such as example.com") from None
-
-    async def _slot(self, text: str) -> str:
-        """The name under which the store has a host. Raises Problem."""
-        name = self._host_name(text)
-        row = await known_host(self._reader, name)
-        if row is None:
-            raise unknown_host(name)
-        return str(row["host"])
 
     async def url(self, url: str) -> responses.UrlAnswer:
         """The state of a URL, explained as `courtly why` does."""
@@ -279,7 +263,7 @@ class Operations:
         """Some failed URLs of a host, in the order they were found; empty for a host with more than
         FAILED_OF_MAX URLs, where the search would delay other readers."""
         _check_limit(limit)
-        slot = await self._slot(host)
+        slot = await stored_name(self._reader, host)
         row = await self._reader.host(slot)
         if row is None or not row["failed"]:
             return []
@@ -296,7 +280,7 @@ class Operations:
 
     async def config(self, host: str = "") -> responses.Settings:
         """The effective settings, of one host if it is named; without secrets."""
-        name = self._host_name(host) if host else None
+        name = host_name(host) if host else None
         settings = settings_list.effective_settings(self._control.config, name)
         return responses.Settings(host=name, settings=settings)
 

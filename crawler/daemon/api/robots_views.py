@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from crawler.daemon.api.host_names import host_name
 from crawler.daemon.api.robots_diff import RobotsDiff, robots_diff
 from crawler.daemon.problem import Problem, invalid, unknown_host
 from crawler.daemon.responses import from_row, from_rows
@@ -17,7 +18,7 @@ from crawler.daemon.robots_responses import (
     RobotsCopy,
     RobotsLine,
 )
-from crawler.explain.explanation import host_named, known_host
+from crawler.explain.explanation import known_host
 from crawler.steering.control import Control
 from crawler.threads import in_thread
 from policies import robots as robots_txt
@@ -87,10 +88,7 @@ class RobotsViews:
             raise invalid("reason", f"must be one of {', '.join(BlockReason)}")
         if not host:
             return None
-        try:
-            name = host_named(host)
-        except ValueError:
-            raise invalid("host", "must be a host such as example.com") from None
+        name = host_name(host)
         if await known_host(self._reader, name) is None:
             raise unknown_host(name)
         return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Final
 
+from crawler.daemon.api.host_names import stored_name
 from crawler.daemon.api.pending_commands import in_time
 from crawler.daemon.list_responses import (
     FailedDropped,
@@ -17,9 +18,8 @@ from crawler.daemon.list_responses import (
     UrlsPage,
 )
 from crawler.daemon.monitoring.event_stream import EventStream
-from crawler.daemon.problem import Problem, invalid, unknown_host
+from crawler.daemon.problem import Problem, invalid
 from crawler.daemon.responses import Retried, flag, from_row
-from crawler.explain.explanation import host_named, known_host
 from crawler.explain.sentences import skip_words
 from crawler.steering.control import Control
 from storage.paging import ROWS_MAX
@@ -61,7 +61,7 @@ class UrlLists:
         _only("status", status is not None, state, UrlList.VISITED)
         wanted = UrlFilter(
             state=UrlList(state),
-            host=await self._host(host) if host else None,
+            host=await stored_name(self._reader, host) if host else None,
             text=text,
             code=code,
             status=status,
@@ -101,7 +101,7 @@ class UrlLists:
 
     async def retry(self, host: str | None = None, code: str | None = None) -> Retried:
         """Queue failed URLs again, of one host or error code, or all."""
-        slot = None if host is None else await self._host(host)
+        slot = None if host is None else await stored_name(self._reader, host)
         count = await in_time(self._control, self._control.retry_failed(slot, code))
         self._stream.change("retry", host=slot, code=code, retried=count)
         return Retried(retried=count)
@@ -109,21 +109,10 @@ class UrlLists:
     async def drop(self, host: str | None = None, code: str | None = None) -> FailedDropped:
         """Drop failed URLs, of one host or error code, or all: they are counted as skipped, and a
         later link queues them again."""
-        slot = None if host is None else await self._host(host)
+        slot = None if host is None else await stored_name(self._reader, host)
         count = await in_time(self._control, self._control.drop_failed(slot, code))
         self._stream.change("drop", host=slot, code=code, dropped=count)
         return FailedDropped(dropped=count)
-
-    async def _host(self, text: str) -> str:
-        """The name under which the store has a host. Raises Problem."""
-        try:
-            name = host_named(text)
-        except ValueError:
-            raise invalid("host", "must be a host such as example.com") from None
-        row = await known_host(self._reader, name)
-        if row is None:
-            raise unknown_host(name)
-        return str(row["host"])
 
 
 def _only(field: str, given: bool, state: str, of: UrlList) -> None:

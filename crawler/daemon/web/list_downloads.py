@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from aiohttp import web
@@ -24,7 +23,7 @@ from crawler.reports.exports import csv_cell
 from storage.columns import VIEWS
 from storage.paging import ROWS_MAX
 
-Rows = Sequence[Mapping[str, object]]
+_Page = tuple[Sequence[Mapping[str, object]], str | None]  # rows, and `after`
 TYPES: Final = {"csv": "text/csv", "jsonl": "application/jsonl"}
 _HOST_COLUMNS: Final = tuple(one for one in HostRow.__struct_fields__ if one != "now")
 
@@ -36,68 +35,52 @@ class ListDownloads(PageHandlers):
         """By name: what GET /api/hosts says of each, except what is nested (`now`)."""
         wanted = conditions(filter_of(request.query))
 
-        async def pages() -> AsyncGenerator[Rows, None]:
-            after: str | None = ""
-            while after is not None:
-                page = await self.operations.hosts(**wanted, limit=ROWS_MAX, after=after)
-                yield [structs.asdict(row) for row in page.hosts]
-                after = page.after
+        async def page(after: str) -> _Page:
+            found = await self.operations.hosts(**wanted, limit=ROWS_MAX, after=after)
+            return [structs.asdict(row) for row in found.hosts], found.after
 
-        return await _sent(request, "hosts", _HOST_COLUMNS, pages())
+        return await _sent(request, "hosts", _HOST_COLUMNS, page)
 
     async def urls(self, request: web.Request) -> web.StreamResponse:
         """As GET /api/urls."""
         wanted = UrlListFilter.of(request.query)
 
-        async def pages() -> AsyncGenerator[Rows, None]:
-            after: str | None = ""
-            while after is not None:
-                page = await self.operations.url_lists.urls(**structs.asdict(wanted), after=after)
-                yield page.urls
-                after = page.after
+        async def page(after: str) -> _Page:
+            found = await self.operations.url_lists.urls(**structs.asdict(wanted), after=after)
+            return found.urls, found.after
 
-        return await _sent(request, f"{wanted.state}-urls", VIEWS.get(wanted.state, ()), pages())
+        return await _sent(request, f"{wanted.state}-urls", VIEWS.get(wanted.state, ()), page)
 
     async def blocked(self, request: web.Request) -> web.StreamResponse:
         """As GET /api/blocked."""
         wanted = blocked_filter(request.query)
 
-        async def pages() -> AsyncGenerator[Rows, None]:
-            after: str | None = ""
-            while after is not None:
-                page = await self.operations.robots_views.blocked(
-                    **wanted, limit=ROWS_MAX, after=after
-                )
-                yield [structs.asdict(row) for row in page.blocked]
-                after = page.after
+        async def page(after: str) -> _Page:
+            views = self.operations.robots_views
+            found = await views.blocked(**wanted, limit=ROWS_MAX, after=after)
+            return [structs.asdict(row) for row in found.blocked], found.after
 
-        return await _sent(request, "blocked-urls", BlockedRow.__struct_fields__, pages())
+        return await _sent(request, "blocked-urls", BlockedRow.__struct_fields__, page)
 
     async def seeds(self, request: web.Request) -> web.StreamResponse:
         """As GET /api/seeds."""
         text, state = request.query.get("text", ""), request.query.get("state", "")
 
-        async def pages() -> AsyncGenerator[Rows, None]:
-            after: str | None = ""
-            while after is not None:
-                page = await self.operations.url_lists.seeds(text=text, state=state, after=after)
-                yield [structs.asdict(row) for row in page.seeds]
-                after = page.after
+        async def page(after: str) -> _Page:
+            found = await self.operations.url_lists.seeds(text=text, state=state, after=after)
+            return [structs.asdict(row) for row in found.seeds], found.after
 
-        return await _sent(request, "seeds", SeedRow.__struct_fields__, pages())
+        return await _sent(request, "seeds", SeedRow.__struct_fields__, page)
 
     async def log(self, request: web.Request) -> web.StreamResponse:
         """As GET /api/log. The values of an event are JSON in a CSV file."""
         wanted = LogFilter.of(request.query)
 
-        async def pages() -> AsyncGenerator[Rows, None]:
-            after: str | None = ""
-            while after is not None:
-                page = await self.operations.log.lines(**structs.asdict(wanted), after=after)
-                yield [_log_row(row, request) for row in page.lines]
-                after = page.after
+        async def page(after: str) -> _Page:
+            found = await self.operations.log.lines(**structs.asdict(wanted), after=after)
+            return [_log_row(row, request) for row in found.lines], found.after
 
-        return await _sent(request, "log", LogRow.__struct_fields__, pages())
+        return await _sent(request, "log", LogRow.__struct_fields__, page)
 
 
 def _log_row(row: LogRow, request: web.Request) -> Mapping[str, object]:
@@ -108,24 +91,28 @@ def _log_row(row: LogRow, request: web.Request) -> Mapping[str, object]:
 
 
 async def _sent(
-    request: web.Request, name: str, columns: Sequence[str], pages: AsyncGenerator[Rows, None]
+    request: web.Request,
+    name: str,
+    columns: Sequence[str],
+    page: Callable[[str], Awaitable[_Page]],
 ) -> web.StreamResponse:
-    """Send a file. The filter has to be wrong before the first page, if it is."""
+    """Send all pages as a file. page: returns the rows of one, and where the next one begins."""
     kind = request.match_info["kind"]
     answer = web.StreamResponse()
     answer.content_type, answer.charset = TYPES[kind], "utf-8"
     answer.headers["Content-Disposition"] = f'attachment; filename="{name}.{kind}"'
-    async with aclosing(pages):
-        async for rows in pages:
-            if not answer.prepared:  # nothing is sent before the filter was accepted
-                await answer.prepare(request)
-                if kind == "csv":
-                    await answer.write(_csv([columns]))
+    after: str | None = ""
+    while after is not None:
+        rows, after = await page(after)
+        if not answer.prepared:  # nothing is sent before the filter was accepted
+            await answer.prepare(request)
             if kind == "csv":
-                await answer.write(_csv([row[name] for name in columns] for row in rows))
-            else:
-                lines = (json.dumps({name: row[name] for name in columns}) + "\n" for row in rows)
-                await answer.write("".join(lines).encode())
+                await answer.write(_csv([columns]))
+        if kind == "csv":
+            await answer.write(_csv([row[name] for name in columns] for row in rows))
+        else:
+            lines = (json.dumps({name: row[name] for name in columns}) + "\n" for row in rows)
+            await answer.write("".join(lines).encode())
     await answer.write_eof()
     return answer
 
