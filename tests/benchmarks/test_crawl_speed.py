@@ -87,7 +87,7 @@ def run(arguments: Sequence[object]) -> tuple[dict[str, float], float, float]:
     return json.loads(out.splitlines()[-1]), cpu_s, usage.ru_maxrss / 1000
 
 
-def crawl(folder: Path, site: Site, *, hosts: int, delay_s: float) -> Run:
+def write_config(folder: Path, site: Site, *, hosts: int, delay_s: float) -> Path:
     seeds = folder / "seeds.txt"
     seeds.write_text("".join(f"http://h{n}.test:{site.port}/page/0\n" for n in range(hosts)))
     config = folder / "config.toml"
@@ -107,6 +107,11 @@ def crawl(folder: Path, site: Site, *, hosts: int, delay_s: float) -> Run:
         url = "sqlite:crawl.db"
         """
     )
+    return config
+
+
+def crawl(folder: Path, site: Site, *, hosts: int, delay_s: float) -> Run:
+    config = write_config(folder, site, hosts=hosts, delay_s=delay_s)
     summary, cpu_s, peak_mb = run(
         ["-m", "crawler.cli", "crawl", "--config", config, "--json", "--quiet"]
     )
