@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Self
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Self, TypeVar
 
 import asyncpg
 
 from storage.copying import SESSION_NAME, TABLES, CrawlState, Table, Values
+from storage.engine.connection_thread import ConnectionThread
+from storage.engine.lazy_thread import open_thread
 from storage.location import ServerLocation
-from storage.postgres.connection import connect
 from storage.postgres.database import FAILURES
 from storage.postgres.errors import failure_of, refusal_of
 from storage.postgres.schema import APPLICATION, COPY, check_readable, create_or_check
+from storage.postgres.server_connection import ServerConnection
 from storage.secret_sources import SecretError
 from storage.store_errors import StoreRefused
+
+T = TypeVar("T")
 
 _SHARD_BITS: Final = 8
 _SLACK_S: Final = 1.0  # between the clocks of this machine and the server
@@ -29,29 +34,54 @@ _SEQUENCES: Final = {
 _IDENTITIES: Final = ("bodies", "verdicts", "kinds")
 
 
+class _SourceConnection(ServerConnection):
+    async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
+        await check_readable(db, self._location)
+
+
+class _TargetConnection(ServerConnection):
+    async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
+        await create_or_check(db, self._location, copies=True)
+        if not await db.fetchval(
+            "SELECT pg_try_advisory_lock(1668248948, hashtext(current_schema()))"
+        ):
+            raise StoreRefused(f"{self._location} is being copied to by another process")
+
+
 class _End:
-    """One end of a copy, with a connection of its own."""
+    """One end of a copy, with a connection of its own. It is opened once: what was begun by one
+    cannot be continued by another."""
+
+    _connection: type[ServerConnection]
 
     def __init__(self, location: ServerLocation) -> None:
         self.name = str(location)
         self._location = location
+        self._thread: ConnectionThread[ServerConnection] | None = None
 
     async def __aenter__(self) -> Self:
         with self._translated(opening=True):
-            self._db = await connect(self._location)
-            try:
-                await self._check()
-            except BaseException:
-                self._db.terminate()
-                raise
+            self._thread = await open_thread(f"the database {self.name}", self._connect)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with contextlib.suppress(*FAILURES):
-            await self._db.close(timeout=5.0)
+        if self._thread is not None:
+            await self._thread.close()
 
-    async def _check(self) -> None:
-        raise NotImplementedError
+    def _connect(self) -> ServerConnection:
+        connection = self._connection(self._location)
+        try:
+            connection.open()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _run(self, work: Callable[[asyncpg.Connection[Any]], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine function of the connection, after all earlier ones. Raises StoreError."""
+        assert self._thread is not None
+        with self._translated():
+            return await self._thread.run(lambda connection: connection.call(work))
 
     async def columns(self, table: str) -> Sequence[str]:
         rows = await self._fetch(
@@ -63,8 +93,7 @@ class _End:
         return [name for (name,) in rows]
 
     async def _fetch(self, sql: str, *values: object) -> Sequence[asyncpg.Record]:
-        with self._translated():
-            return await self._db.fetch(sql, *values)
+        return await self._run(lambda db: db.fetch(sql, *values))
 
     @contextlib.contextmanager
     def _translated(self, *, opening: bool = False) -> Iterator[None]:
@@ -79,8 +108,7 @@ class _End:
 class PostgresSource(_End):
     """A database in which the caller has a session, and nobody else."""
 
-    async def _check(self) -> None:
-        await check_readable(self._db, self._location)
+    _connection = _SourceConnection
 
     async def others(self, session: int) -> Mapping[str, int]:
         """Return the beats of other live sessions by their descriptions."""
@@ -129,12 +157,7 @@ class PostgresSource(_End):
 class PostgresTarget(_End):
     """A database, whose schema is created if it is empty."""
 
-    async def _check(self) -> None:
-        await create_or_check(self._db, self._location, copies=True)
-        if not await self._db.fetchval(
-            "SELECT pg_try_advisory_lock(1668248948, hashtext(current_schema()))"
-        ):
-            raise StoreRefused(f"{self.name} is being copied to by another process")
+    _connection = _TargetConnection
 
     async def copied_from(self) -> tuple[bytes, int] | None:
         ((application, session, secret, used),) = await self._fetch(
@@ -149,12 +172,7 @@ class PostgresTarget(_End):
         return None
 
     async def begin(self, state: CrawlState) -> None:
-        with self._translated():
-            async with self._db.transaction():
-                await self._db.execute("UPDATE secret SET bytes = $1", state.secret)
-                await self._db.execute(
-                    "UPDATE crawl SET application = $1, session = $2", COPY, state.writer
-                )
+        await self._run(partial(_begin, state))
 
     async def last_key(self, table: Table) -> Values | None:
         order = ", ".join(f"{name} DESC" for name in table.key)
@@ -164,57 +182,68 @@ class PostgresTarget(_End):
         return tuple(rows[0]) if rows else None
 
     async def write(self, table: Table, columns: Sequence[str], rows: Sequence[Values]) -> None:
-        with self._translated():
-            try:
-                await self._insert(table, columns, rows)
-            except asyncpg.CharacterNotInRepertoireError:  # a NUL, which SQLite can hold
-                await self._insert(table, columns, [_without_nul(row) for row in rows])
-
-    async def _insert(self, table: Table, columns: Sequence[str], rows: Sequence[Values]) -> None:
-        await self._db.copy_records_to_table(table.name, records=rows, columns=columns)
+        await self._run(partial(_write, table, columns, rows))
 
     async def finish(self, state: CrawlState) -> None:
-        with self._translated():
-            async with self._db.transaction():
-                await self._finish(state)
-            await self._db.execute(f"ANALYZE {', '.join(one.name for one in TABLES)}")
+        await self._run(partial(_finish, state))
 
-    async def _finish(self, state: CrawlState) -> None:
-        db = self._db
-        server_s = await db.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
-        shift_s = state.now_s - server_s
+
+async def _begin(state: CrawlState, db: asyncpg.Connection[Any]) -> None:
+    async with db.transaction():
+        await db.execute("UPDATE secret SET bytes = $1", state.secret)
+        await db.execute("UPDATE crawl SET application = $1, session = $2", COPY, state.writer)
+
+
+async def _write(
+    table: Table, columns: Sequence[str], rows: Sequence[Values], db: asyncpg.Connection[Any]
+) -> None:
+    try:
+        await db.copy_records_to_table(table.name, records=rows, columns=columns)
+    except asyncpg.CharacterNotInRepertoireError:  # a NUL, which SQLite can hold
+        rows = [_without_nul(row) for row in rows]
+        await db.copy_records_to_table(table.name, records=rows, columns=columns)
+
+
+async def _finish(state: CrawlState, db: asyncpg.Connection[Any]) -> None:
+    async with db.transaction():
+        await _write_state(state, db)
+    await db.execute(f"ANALYZE {', '.join(one.name for one in TABLES)}")
+
+
+async def _write_state(state: CrawlState, db: asyncpg.Connection[Any]) -> None:
+    server_s = await db.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
+    shift_s = state.now_s - server_s
+    await db.execute(
+        "UPDATE crawl SET session = $1, paused = $2, last_at = $3, shift_s = $4, application = $5",
+        state.session,
+        int(state.paused),
+        state.now_s,
+        shift_s if abs(shift_s) > _SLACK_S else 0.0,
+        APPLICATION,
+    )
+    # Nobody is live here: without an end, a session would be waited for.
+    await db.execute("UPDATE sessions SET ended_at = began_at WHERE ended_at IS NULL")
+    await db.execute("DELETE FROM skips")
+    await db.executemany(
+        "INSERT INTO skips (reason, session, count) VALUES ($1, 0, $2)",
+        list(state.skips.items()),
+    )
+    await db.execute("DELETE FROM totals")
+    await db.execute(
+        "INSERT INTO totals (session, queued, visited, blocked, failed, hosts, body_bytes)"
+        " SELECT 0, coalesce(sum(queued), 0), coalesce(sum(visited), 0),"
+        " coalesce(sum(blocked), 0), coalesce(sum(failed), 0), count(*),"
+        " coalesce(sum(body_bytes), 0) FROM slots"
+    )
+    for table, (sequence, bits) in _SEQUENCES.items():
         await db.execute(
-            "UPDATE crawl SET session = $1, paused = $2, last_at = $3, shift_s = $4,"
-            " application = $5",
-            state.session,
-            int(state.paused),
-            state.now_s,
-            shift_s if abs(shift_s) > _SLACK_S else 0.0,
-            APPLICATION,
+            f"SELECT setval('{sequence}', coalesce(max(id) >> {bits}, 0) + 1) FROM {table}"  # noqa: S608
         )
-        # Nobody is live here: without an end, a session would be waited for.
-        await db.execute("UPDATE sessions SET ended_at = began_at WHERE ended_at IS NULL")
-        await db.execute("DELETE FROM skips")
-        await db.executemany(
-            "INSERT INTO skips (reason, session, count) VALUES ($1, 0, $2)",
-            list(state.skips.items()),
-        )
-        await db.execute("DELETE FROM totals")
+    for table in _IDENTITIES:
         await db.execute(
-            "INSERT INTO totals (session, queued, visited, blocked, failed, hosts, body_bytes)"
-            " SELECT 0, coalesce(sum(queued), 0), coalesce(sum(visited), 0),"
-            " coalesce(sum(blocked), 0), coalesce(sum(failed), 0), count(*),"
-            " coalesce(sum(body_bytes), 0) FROM slots"
+            f"SELECT setval(pg_get_serial_sequence('{table}', 'id'),"  # noqa: S608
+            f" coalesce(max(id), 0) + 1) FROM {table}"
         )
-        for table, (sequence, bits) in _SEQUENCES.items():
-            await db.execute(
-                f"SELECT setval('{sequence}', coalesce(max(id) >> {bits}, 0) + 1) FROM {table}"  # noqa: S608
-            )
-        for table in _IDENTITIES:
-            await db.execute(
-                f"SELECT setval(pg_get_serial_sequence('{table}', 'id'),"  # noqa: S608
-                f" coalesce(max(id), 0) + 1) FROM {table}"
-            )
 
 
 def _without_nul(row: Values) -> tuple[Any, ...]:

@@ -26,10 +26,10 @@ from storage.database_info import (
     wrong_origins,
 )
 from storage.location import ServerLocation
-from storage.postgres.connection import connect
 from storage.postgres.database import FAILURES
 from storage.postgres.errors import failure_of, refusal_of
 from storage.postgres.schema import check_readable
+from storage.postgres.server_connection import connect
 from storage.postgres.statements import statements
 from storage.secret_sources import SecretError
 from storage.store_errors import StoreRefused

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 from msgspec import structs
 
-from storage.engine.sql_store import BULK_SLOTS, SqlStore
+from storage.engine.sql_store import BULK_SLOTS, SqlStore, transaction
 from storage.engine.writer import Writer
 from storage.location import LEASE_S, ServerLocation
 from storage.postgres.database import FAILURES, PostgresDatabase
@@ -22,6 +23,11 @@ from storage.store_errors import StoreError
 from storage.timekeeper import StoreTime
 
 SILENT_AT_ONCE: Final = 4  # sessions reaped with one pulse
+
+
+def _publish(writer: Writer, session: int, order: Order) -> None:
+    body = msgspec.json.encode(order.body).decode()
+    writer.sql.run("publish", session, order.verb, body)
 
 
 class PostgresStore(SqlStore):
@@ -141,12 +147,7 @@ class PostgresStore(SqlStore):
         while await self._calls.must_run(some):
             pass
 
-    async def publish(self, session: int, order: Order) -> None:
-        self._calls.check_session(session)
-        try:
-            await self._pulses.publish(session, order)
-        except FAILURES as error:
-            raise failure_of(error, self._location) from error
+    publish = transaction(_publish, session=True)
 
     def telemetry(self) -> StoreTelemetry:
         pulses = self._pulses

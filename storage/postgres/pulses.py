@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
+import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import asyncpg
 import msgspec
 
+from storage.engine.connection_thread import ConnectionThread
+from storage.engine.lazy_thread import open_thread
+from storage.engine.statements import TransactionConflict
 from storage.location import ServerLocation
-from storage.postgres.connection import connect
 from storage.postgres.errors import fault_kind_of
 from storage.postgres.schema import check_readable
-from storage.postgres.statements import statements
+from storage.postgres.server_connection import ServerConnection
+from storage.postgres.statements import PostgresStatements
 from storage.records import HeldAddress, Order, Pulse, WorkerStatus
 
 T = TypeVar("T")
@@ -24,6 +28,7 @@ GRACE_S: Final = 5.0  # beyond its lease, before a session is reaped
 UNHEARD_S: Final = 2.5  # without a renewal, an idle session counts as active
 ACTIVE_S: Final = 4.0  # for so long, a session counts as active that was
 _ORDERS_DROPPED_EVERY: Final = 600  # pulses
+_CLOSE_S: Final = 1.0  # for the server to see the connection end
 _OthersShape = list[tuple[int, int, float, int, int]]  # id, beat, lease_s, idle, hungry
 _HeldShape = list[tuple[str, float, int]]
 _OrdersShape = list[tuple[int, str, dict[str, object]]]
@@ -89,9 +94,34 @@ class Activity:
         return len(self._active_s)
 
 
+class PulseConnection(ServerConnection):
+    """The connection that renews a session; made when it is first needed, and again after any
+    failure."""
+
+    async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
+        await check_readable(db, self._location)
+
+    def within(self, until_s: float, work: Callable[[PostgresStatements], T]) -> T:
+        """Return `work(statements)`, which has until then (`time.monotonic`). Raises what it
+        raises."""
+        self.sql.limit(until_s - time.monotonic())
+        try:
+            self.ensure_open()
+            return work(self.sql)
+        except TransactionConflict as error:
+            self.sql.drop()
+            raise error.__cause__ or error from None
+        except BaseException:
+            self.sql.drop()
+            raise
+
+    def close(self) -> None:
+        self.sql.limit(_CLOSE_S)
+        super().close()
+
+
 class Pulses:
-    """Renews one session, by a connection of its own on the event loop of the crawl: a commit that
-    takes long delays no renewal.
+    """Renews one session, by a connection of its own: a commit that takes long delays no renewal.
 
     Raises nothing for a database that cannot be reached: the connection is made again with the next
     call.
@@ -103,130 +133,122 @@ class Pulses:
         self._location = location
         self._lease_s = lease_s
         self._elapsed = elapsed
+        self._thread: ConnectionThread[PulseConnection] | None = None
+        self._order = 0  # the newest that was received
+        # What follows is changed by the thread only, and read by others.
         self._silence = Silence()
         self._activity = Activity()
-        self._db: asyncpg.Connection[Any] | None = None
-        self._order = 0  # the newest that was received
         self._count = 0
-        self._connected_before = False
+        self._times_opened = 0
+        self._holds_addresses = False
         self.renewals = 0  # that were answered
         self.renewals_s = 0.0  # the round trips of all of them
         self.renewals_failed = 0
-        self.reconnections = 0
-        self._holds_addresses = False
         self.silent: list[tuple[int, int]] = []
         """Sessions to be reaped, each with its last beat."""
+
+    @property
+    def reconnections(self) -> int:
+        """How often the connection was lost and made again."""
+        return max(0, self._times_opened - 1)
 
     async def begin(self, newest_order: int) -> None:
         """Connect, unless that is impossible at present. Pulses bring the orders after this one:
         what was ordered before is in the database."""
         self._order = newest_order
-        try:
-            await self._connected()
-        except Exception as error:
-            if fault_kind_of(error) is None:
-                raise
+        self._thread = await open_thread(
+            f"the database {self._location}", partial(PulseConnection, self._location)
+        )
+        await self._run(lambda sql: None)
 
     async def close(self) -> None:
-        db, self._db = self._db, None
-        if db is not None and not db.is_closed():
-            try:
-                async with asyncio.timeout(1.0):
-                    await db.close()
-            except Exception:  # noqa: BLE001 - nobody needs its answer
-                db.terminate()
+        """Nobody needs the answer of a server, so this waits a moment for it at most."""
+        thread, self._thread = self._thread, None
+        if thread is not None and (stopped := thread.stop()) is not None:
+            await asyncio.wait([stopped], timeout=_CLOSE_S)
 
     async def pulse(self, session: int, status: WorkerStatus) -> Pulse | None:
         """As `Store.pulse`; `lost` if the session had been ended."""
-        began_s = self._elapsed()
-        try:
-            async with asyncio.timeout(self._lease_s / 3):
-                pulse = await self._pulse(await self._connected(), session, status)
-        except Exception as error:
-            self.renewals_failed += 1
-            lost = self._db is not None and self._db.is_closed()
-            self._drop()
-            if not lost and fault_kind_of(error) is None:
-                raise
+        done = await self._run(partial(self._renew, session, status))
+        if done is None:
             return None
-        except BaseException:  # cancelled
-            self._drop()
-            raise
-        self.renewals += 1
-        self.renewals_s += self._elapsed() - began_s
+        pulse, self._order = done  # here: a caller that was cancelled has not received the orders
         return pulse
 
-    async def publish(self, session: int, order: Order) -> None:
-        """As `Store.publish`. Raises what asyncpg raises."""
-        db = await self._connected()
-        body = msgspec.json.encode(order.body).decode()
-        await db.execute(statements()["publish"], session, order.verb, body)
+    async def _run(self, work: Callable[[PostgresStatements], T]) -> T | None:
+        """Return what `work` does within a third of the lease from now, however much is ahead of
+        it; None if the server cannot be used at present. A caller that is cancelled leaves it to
+        end by itself."""
+        assert self._thread is not None
+        until_s = time.monotonic() + self._lease_s / 3
+        return await self._thread.run(partial(self._attempt, work, until_s))
 
-    async def _pulse(
-        self, db: asyncpg.Connection[Any], session: int, status: WorkerStatus
-    ) -> Pulse:
+    # ------------------------------------------------------------ in the thread
+
+    def _attempt(
+        self,
+        work: Callable[[PostgresStatements], T],
+        until_s: float,
+        connection: PulseConnection,
+    ) -> T | None:
+        try:
+            return connection.within(until_s, work)
+        except Exception as error:
+            self.renewals_failed += 1
+            if fault_kind_of(error) is None:
+                raise
+            return None
+        finally:
+            self._times_opened = connection.times_opened
+
+    def _renew(
+        self, session: int, status: WorkerStatus, sql: PostgresStatements
+    ) -> tuple[Pulse, int]:
+        """Return the pulse, and the number of the newest order that it knows of."""
+        began_s = self._elapsed()
+        done = self._pulse(session, status, sql)
+        self.renewals += 1
+        self.renewals_s += self._elapsed() - began_s
+        return done
+
+    def _pulse(
+        self, session: int, status: WorkerStatus, sql: PostgresStatements
+    ) -> tuple[Pulse, int]:
         self._count += 1
-        done = await db.execute(
-            statements()["beat"], session, status.idle, status.hungry, status.hosts,
-            status.in_flight, status.pages, status.pages_per_s, status.uncommitted, self._lease_s,
+        found = sql.run(
+            "beat", session, status.idle, status.hungry, status.hosts, status.in_flight,
+            status.pages, status.pages_per_s, status.uncommitted, self._lease_s,
         )  # fmt: skip
-        others = _decode(_OthersShape, await db.fetchval(statements()["others"], session))
+        others = sql.read(_OthersShape, "others", session)
         now_s = self._elapsed()
         beats = {key: beat for key, beat, *_ in others}
         limits_s = {key: max(lease_s, self._lease_s) + GRACE_S for key, _, lease_s, *_ in others}
         self.silent = self._silence.silent(beats, limits_s, now_s)
         dead = {key for key, _ in self.silent}
         idle = {key: bool(is_idle) for key, *_, is_idle, _ in others}
-        orders = _decode(
-            _OrdersShape, await db.fetchval(statements()["orders_after"], session, self._order)
-        )
-        addresses = await self._hold(db, session, status.addresses)
-        if orders:
-            self._order = orders[-1][0]
+        orders = sql.read(_OrdersShape, "orders_after", session, self._order)
+        addresses = self._hold(session, status.addresses, sql)
         if self._count % _ORDERS_DROPPED_EVERY == 0:
-            await db.execute(statements()["drop_orders"])
-        return Pulse(
+            sql.run("drop_orders")
+        (paused,) = sql.row("paused") or (0,)
+        pulse = Pulse(
             lease_s=self._lease_s,
-            lost=done == "UPDATE 0",
+            lost=not found,
             others_active=self._activity.count(idle, beats, now_s),
             others_hungry=sum(hungry for key, *_, hungry in others if key not in dead),
-            paused=bool(await db.fetchval(statements()["paused"])),
+            paused=bool(paused),
             orders=[Order(verb=verb, body=body) for _, verb, body in orders],
             addresses=addresses,
         )
+        return pulse, orders[-1][0] if orders else self._order
 
-    async def _hold(
-        self, db: asyncpg.Connection[Any], session: int, wanted: Mapping[str, float]
+    def _hold(
+        self, session: int, wanted: Mapping[str, float], sql: PostgresStatements
     ) -> Mapping[str, HeldAddress]:
         """Hold these addresses, with their delays in seconds, and no others."""
         if not wanted and not self._holds_addresses:
             return {}
         asked = msgspec.json.encode(wanted).decode()
-        held = _decode(
-            _HeldShape, await db.fetchval(statements()["hold_addresses"], session, asked)
-        )
+        held = sql.read(_HeldShape, "hold_addresses", session, asked)
         self._holds_addresses = bool(held)
         return {name: HeldAddress(rest_s, bool(wanted)) for name, rest_s, wanted in held}
-
-    async def _connected(self) -> asyncpg.Connection[Any]:
-        if self._db is None or self._db.is_closed():
-            db = await connect(self._location)
-            try:
-                await check_readable(db, self._location)
-            except BaseException:
-                db.terminate()
-                raise
-            self._db = db
-            self.reconnections += self._connected_before
-            self._connected_before = True
-        return self._db
-
-    def _drop(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            with contextlib.suppress(Exception):
-                db.terminate()
-
-
-def _decode(shape: type[T], text: str) -> T:
-    return msgspec.json.decode(text, type=shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
@@ -10,12 +9,11 @@ from typing import Any, Final, TypeVar
 import asyncpg
 
 from storage.engine.statements import Statements, TransactionConflict, Values
-from storage.location import ServerLocation
-from storage.postgres.connection import SETTINGS, connect
+from storage.postgres.connection import SETTINGS
 from storage.postgres.database import FAILURES
 from storage.postgres.errors import failure_of, fault_kind_of, refusal_of
 from storage.postgres.schema import check_readable
-from storage.postgres.statements import PostgresStatements
+from storage.postgres.server_connection import ServerConnection
 from storage.secret_sources import SecretError
 from storage.store_errors import StoreError
 from storage.transient_faults import FaultKind
@@ -31,29 +29,17 @@ _ROWS_AT_ONCE: Final = 500
 _TRIES: Final = 3
 
 
-class ReadConnection:
-    """A connection that changes nothing, used in a thread of its own.
-
-    Its methods raise StoreRefused and StoreError."""
-
-    def __init__(self, location: ServerLocation) -> None:
-        self._location = location
-        self._loop = asyncio.new_event_loop()
-        self.sql = PostgresStatements(self._loop)
+class ReadConnection(ServerConnection):
+    """A connection that changes nothing. Its methods raise StoreRefused and StoreError."""
 
     def open(self) -> None:
         try:
-            self._loop.run_until_complete(self._open())
+            super().open()
         except (*FAILURES, SecretError) as error:
-            self.sql.drop()
             refusal = refusal_of(error, self._location)
             raise refusal or failure_of(error, self._location) from error
-        except BaseException:
-            self.sql.drop()
-            raise
 
-    async def _open(self) -> None:
-        self.sql.db = db = await connect(self._location)
+    async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
         await db.execute(_SETTINGS + SETTINGS.read_text(encoding="utf-8"))
         await check_readable(db, self._location)
 
@@ -61,8 +47,7 @@ class ReadConnection:
         """Return `work(statements)`. It is repeated where the connection was cut, and where a
         replica cancelled a query because it conflicts with a change."""
         for left in reversed(range(_TRIES)):
-            if self.sql.db is None:
-                self.open()
+            self.ensure_open()
             try:
                 with self._described():
                     return work(self.sql)
@@ -75,8 +60,7 @@ class ReadConnection:
         """Pass the rows of a query to `use`, some hundred at a time, within one transaction.
 
         The query may read whole tables; what is read afterwards by this connection may, too."""
-        if self.sql.db is None:
-            self.open()
+        self.ensure_open()
         with self._described():
             self.sql.wait(self._read_all(self.sql.opened, sql, use))
 
@@ -103,10 +87,6 @@ class ReadConnection:
             cursor = await db.cursor(sql)
             while rows := await cursor.fetch(_ROWS_AT_ONCE):
                 use([tuple(row) for row in rows])
-
-    def close(self) -> None:
-        self.sql.close()
-        self._loop.close()
 
 
 def _may_pass(error: BaseException | None) -> bool:

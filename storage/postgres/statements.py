@@ -89,10 +89,25 @@ class PostgresStatements:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._until_s: float | None = None  # of the loop's clock
         self.db: asyncpg.Connection[Any] | None = None
         self.generation = 0
         self.alone = False
         self.ids = SequenceIds(self)
+
+    def limit(self, seconds: float | None) -> None:
+        """Have everything end within this time from now, with a TimeoutError; None: no limit."""
+        self._until_s = None if seconds is None else self._loop.time() + seconds
+
+    def complete(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end. Raises what it raises."""
+        if self._until_s is not None:
+            call = self._in_time(call, self._until_s)
+        return self._loop.run_until_complete(call)
+
+    async def _in_time(self, call: Coroutine[Any, Any, T], until_s: float) -> T:
+        async with asyncio.timeout_at(until_s):
+            return await call
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
         """Run a call of the connection to its end. Raises TransactionConflict and what it raises.
@@ -100,7 +115,7 @@ class PostgresStatements:
         Foreign keys are violated only where another session deletes a robots.txt body that this
         one is about to refer to."""
         try:
-            return self._loop.run_until_complete(call)
+            return self.complete(call)
         except (
             asyncpg.DeadlockDetectedError,
             asyncpg.SerializationError,
@@ -129,7 +144,7 @@ class PostgresStatements:
         db, self.db = self.db, None
         if db is not None and not db.is_closed():
             with contextlib.suppress(Exception):
-                self._loop.run_until_complete(db.close(timeout=5.0))
+                self.complete(db.close(timeout=5.0))
 
     @property
     def opened(self) -> asyncpg.Connection[Any]:

@@ -14,9 +14,9 @@ from crawler.clock import RealClock
 from crawler.databases import copy_database, open_store
 from storage.database_info import TABLES_SHOWN
 from storage.location import FileLocation, ServerLocation, parse_location
-from storage.postgres.connection import connect
 from storage.postgres.maintenance import REFERENCES, check, info, vacuum
 from storage.postgres.schema import SCHEMA_VERSION
+from storage.postgres.server_connection import connect
 from storage.sqlite.schema import migrate
 from storage.store import StoreRefused
 from tests.postgres_server import PostgresServer

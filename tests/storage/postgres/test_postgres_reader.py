@@ -16,7 +16,7 @@ from storage.columns import REPORTS
 from storage.engine.statements import Statements, TransactionConflict
 from storage.engine.view_rows import ROWS_AT_ONCE
 from storage.postgres import PostgresReader
-from storage.postgres.connection import connect
+from storage.postgres.server_connection import connect
 from storage.store import Reader, StoreError, StoreRefused, WorkerStatus
 from tests.postgres_server import PostgresServer, running_server
 from tests.storage.conftest import server_location

@@ -1,0 +1,111 @@
+"""Each connection has one owner: whatever is called at once, operations of asyncpg never meet."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import random
+import time
+from pathlib import Path
+
+import asyncpg
+
+import storage.postgres
+from storage.location import ServerLocation, parse_location
+from storage.postgres import PostgresReader
+from storage.postgres.copying import PostgresSource
+from storage.store import Order, WorkerStatus
+from tests.storage.postgres.stores import link, store_at
+
+IDLE = WorkerStatus(idle=True, addresses={"192.0.2.1": 1.0})
+ORDER = Order(verb="seeds", body={"urls": ["http://a.test/"]})
+CALLS = 40
+
+
+def location_of(url: str) -> ServerLocation:
+    location = parse_location(url)
+    assert isinstance(location, ServerLocation)
+    return location
+
+
+async def test_calls_of_all_kinds_at_once(crawl_url: str) -> None:
+    store, reader = store_at(crawl_url), PostgresReader(location_of(crawl_url))
+    session = await store.open_session("a")
+    async with PostgresSource(location_of(crawl_url)) as source, asyncio.TaskGroup() as group:
+        pulses = [group.create_task(store.pulse(session, IDLE)) for _ in range(CALLS)]
+        for number in range(CALLS):
+            group.create_task(store.publish(session, ORDER))
+            group.create_task(store.add([link(f"http://a.test/{number}")]))
+            group.create_task(store.stats())
+            group.create_task(store.paused())
+            group.create_task(reader.workers())
+            group.create_task(source.state())
+            group.create_task(source.others(session))
+    assert all(pulse.result() is not None for pulse in pulses)
+    assert store.telemetry().renewals == CALLS
+    assert (await store.stats()).queued == CALLS
+    await reader.close()
+    await store.close(session)
+
+
+async def test_callers_that_are_cancelled_leave_a_connection_that_works(crawl_url: str) -> None:
+    store, other = store_at(crawl_url), store_at(crawl_url)
+    session, listening = await store.open_session("a"), await other.open_session("b")
+    chosen = random.Random(1)
+    for _ in range(CALLS):
+        tasks = [
+            asyncio.create_task(store.pulse(session, IDLE)),
+            asyncio.create_task(store.publish(session, ORDER)),
+            asyncio.create_task(store.pulse(session, IDLE)),
+        ]
+        for task in tasks:
+            await asyncio.sleep(chosen.uniform(0.0, 0.004))
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert await store.pulse(session, IDLE) is not None
+    telemetry = store.telemetry()
+    assert (telemetry.renewals_failed, telemetry.reconnections) == (0, 0)
+    await store.publish(session, ORDER)
+    hurried = asyncio.create_task(other.pulse(listening, IDLE))
+    await asyncio.sleep(0)
+    hurried.cancel()
+    pulse = await other.pulse(listening, IDLE)
+    assert pulse is not None
+    assert pulse.orders[-1] == ORDER, "received by nobody before"
+    await other.close(listening)
+    await store.close(session)
+
+
+async def test_an_order_that_waits_for_a_lock_delays_no_renewal(crawl_url: str) -> None:
+    store = store_at(crawl_url, lease_s=3.0)
+    session = await store.open_session("a")
+    foreign = await asyncpg.connect(crawl_url)
+    async with foreign.transaction():
+        await foreign.execute("SELECT FROM crawl FOR UPDATE")
+        publishing = asyncio.create_task(store.publish(session, ORDER))
+        began_s = time.monotonic()
+        for _ in range(3):
+            assert await store.pulse(session, IDLE) is not None
+            await asyncio.sleep(0.05)
+        assert time.monotonic() - began_s < 1.0
+        assert not publishing.done()
+    await publishing
+    await foreign.close()
+    await store.close(session)
+
+
+def test_connections_are_made_by_their_owners_alone() -> None:
+    """`asyncpg.connect` has one caller, and what it returns goes to owners, and to functions that
+    keep it to themselves."""
+    callers = set()
+    for path in Path(storage.postgres.__path__[0]).glob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for node in ast.walk(function):
+                    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("connect"):
+                        callers.add((path.stem, function.name, ast.unparse(node.func)))
+    assert {caller for caller in callers if caller[2] != "self._connect"} == {
+        ("server_connection", "connect", "asyncpg.connect"),
+        ("server_connection", "open", "connect"),
+        ("maintenance", "_connected", "connect"),
+    }
