@@ -126,6 +126,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     failures: int = 0  # consecutive attempts without an answer
     etag: str | None = None
     last_modified: str | None = None
+    # What was said of its use, as written by `policies.declarations`. None: unknown; a page that
+    # was recorded without any restriction is read with "" instead.
+    declared: str | None = None
 
 
 class Before(Struct, frozen=True, kw_only=True):

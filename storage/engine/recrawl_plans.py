@@ -19,7 +19,8 @@ _AgainShape = list[
         list[
             tuple[
                 int, str, int, float, int, int, str | None, str | None, float, float, float, int,
-                int, str | None, str | None, ListingShape | None, int, str | None, str | None,
+                int, str | None, str | None, str | None, ListingShape | None, int, str | None,
+                str | None,
             ]
         ],
         float | None,
@@ -44,6 +45,7 @@ def plan_row(key: int, slot: int, plan: Plan, now_s: float) -> Values:
     return (
         key, slot, now_s + max(0.0, plan.due_in_s), plan.interval_s, round(plan.checked_at * 1e3),
         round(plan.changed_at * 1e3), plan.visits, plan.failures, plan.etag, plan.last_modified,
+        plan.declared,
     )  # fmt: skip
 
 
@@ -110,7 +112,7 @@ class RecrawlPlans:
                         plan=Plan(
                             due_in_s=0.0, interval_s=interval_s, checked_at=checked_at,
                             changed_at=changed_at, visits=visits, failures=failures, etag=etag,
-                            last_modified=last_modified,
+                            last_modified=last_modified, declared=declared,
                         ),
                         status=status, redirect_url=redirect_url, body_hash=body_hash,
                         looked=Looked(looked),
@@ -118,8 +120,8 @@ class RecrawlPlans:
                 )
                 for (
                     key, url, depth, priority, flags, status, redirect_url, body_hash, interval_s,
-                    checked_at, changed_at, visits, failures, etag, last_modified, listing,
-                    looked, data, referrer,
+                    checked_at, changed_at, visits, failures, etag, last_modified, declared,
+                    listing, looked, data, referrer,
                 ) in rows
             ]  # fmt: skip
             found[slot] = (urls, next_in_s)

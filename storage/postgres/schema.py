@@ -11,7 +11,7 @@ from storage.location import ServerLocation
 from storage.postgres import errors
 from storage.postgres.statements import SCRIPTS
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 # crawl.application: whose tables these are.
 APPLICATION: Final = "courtly"
 COPY: Final = "courtly copy"  # while `courtly db copy` is incomplete

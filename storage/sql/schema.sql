@@ -310,7 +310,8 @@ CREATE TABLE plans (
   visits INTEGER NOT NULL,
   failures INTEGER NOT NULL,
   etag TEXT,
-  last_modified TEXT
+  last_modified TEXT,
+  declared TEXT                         -- what was said of its use: policies/declarations.py
 ) STRICT;
 
 CREATE INDEX plans_of_slot ON plans (slot, due_at);

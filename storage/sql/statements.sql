@@ -213,8 +213,10 @@ WITH v(id) AS (VALUES (?))
 UPDATE urls SET flags = urls.flags | 128 FROM v WHERE urls.id = v.id AND urls.flags & 128 = 0;
 
 -- name: put_plans
-WITH v(id, slot, due_at, interval_s, checked_ms, changed_ms, visits, failures, etag, last_modified)
-  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+WITH v(
+  id, slot, due_at, interval_s, checked_ms, changed_ms, visits, failures, etag, last_modified,
+  declared
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 INSERT OR REPLACE INTO plans SELECT v.* FROM v WHERE v.id IS NOT NULL;
 
 -- name: drop_plans
@@ -248,7 +250,7 @@ SELECT json_group_array(json_array(
     SELECT json_group_array(json_array(
       q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
       q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag, q.last_modified,
-      json(q.listing), q.looked, q.data, q.referrer
+      q.declared, json(q.listing), q.looked, q.data, q.referrer
     ))
     FROM (
       SELECT
@@ -258,6 +260,7 @@ SELECT json_group_array(json_array(
         iif(p.body_hash IS NULL, NULL, printf('%016x', p.body_hash)) AS body_hash, n.interval_s,
         n.checked_ms / 1e3 AS checked_at, n.changed_ms / 1e3 AS changed_at, n.visits, n.failures,
         n.etag, n.last_modified,
+        coalesce(n.declared, iif(k.directives & 7 = 7 AND k.usage IS NULL, '', NULL)) AS declared,
         iif(u.flags & 32, (
           SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
         ), NULL) AS listing,

@@ -24,7 +24,7 @@ APPLICATION_ID: Final = int.from_bytes(b"Crtl")
 COPY_ID: Final = int.from_bytes(b"Crtc")  # while `courtly db copy` is incomplete
 # Versions of the schema, in PRAGMA user_version. Those before the first were never released.
 FIRST_VERSION: Final = 12
-SCHEMA_VERSION: Final = 14
+SCHEMA_VERSION: Final = 15
 _LIBRARY_MIN: Final = (3, 37, 0)  # STRICT tables
 _BUSY_TIMEOUT_S: Final = 5.0
 # Of the writer: short, because the store repeats the call, and answers others in between.

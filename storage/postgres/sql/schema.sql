@@ -26,7 +26,7 @@ CREATE TABLE crawl (  -- one row
   application text COLLATE "C" NOT NULL DEFAULT 'courtly'
 ) WITH (fillfactor = 10);
 
-INSERT INTO crawl (id, version, session, last_at, shift_s) VALUES (1, 3, 0, 0.0, 0.0);
+INSERT INTO crawl (id, version, session, last_at, shift_s) VALUES (1, 4, 0, 0.0, 0.0);
 
 CREATE TABLE sessions (  -- one worker each
   id bigint PRIMARY KEY,                -- as in crawl
@@ -391,7 +391,8 @@ CREATE TABLE plans (
   visits bigint NOT NULL,
   failures bigint NOT NULL,
   etag text COLLATE "C",
-  last_modified text COLLATE "C"
+  last_modified text COLLATE "C",
+  declared text COLLATE "C"             -- what was said of its use: policies/declarations.py
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 
 CREATE INDEX plans_of_slot ON plans (slot, due_at, id);

@@ -334,23 +334,27 @@ UPDATE urls SET flags = urls.flags | 128 FROM l WHERE urls.id = l.id;
 
 -- name: put_plans
 INSERT INTO plans (
-  id, slot, due_at, interval_s, checked_ms, changed_ms, visits, failures, etag, last_modified
+  id, slot, due_at, interval_s, checked_ms, changed_ms, visits, failures, etag, last_modified,
+  declared
 )
 SELECT
   v.id, v.slot, CASE WHEN v.due_at BETWEEN -1e300 AND 1e300 THEN v.due_at END,
   CASE WHEN v.interval_s BETWEEN -1e300 AND 1e300 THEN v.interval_s END,
-  v.checked_ms, v.changed_ms, v.visits, v.failures, v.etag, v.last_modified
+  v.checked_ms, v.changed_ms, v.visits, v.failures, v.etag, v.last_modified,
+  v.declared
 FROM unnest(
   $1::bigint[], $2::bigint[], $3::double precision[], $4::double precision[], $5::bigint[],
-  $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[]
+  $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[]
 ) AS v (
-  id, slot, due_at, interval_s, checked_ms, changed_ms, visits, failures, etag, last_modified
+  id, slot, due_at, interval_s, checked_ms, changed_ms, visits, failures, etag, last_modified,
+  declared
 )
 ORDER BY v.id
 ON CONFLICT (id) DO UPDATE SET
   slot = excluded.slot, due_at = excluded.due_at, interval_s = excluded.interval_s,
   checked_ms = excluded.checked_ms, changed_ms = excluded.changed_ms, visits = excluded.visits,
-  failures = excluded.failures, etag = excluded.etag, last_modified = excluded.last_modified;
+  failures = excluded.failures, etag = excluded.etag, last_modified = excluded.last_modified,
+  declared = excluded.declared;
 
 -- name: drop_plans
 DELETE FROM plans WHERE id = ANY ($1::bigint[]);
@@ -389,7 +393,7 @@ SELECT coalesce(json_agg(json_build_array(
     SELECT coalesce(json_agg(json_build_array(
       q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
       q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag, q.last_modified,
-      q.listing, q.looked, q.data, q.referrer
+      q.declared, q.listing, q.looked, q.data, q.referrer
     )), '[]')
     FROM (
       SELECT
@@ -399,6 +403,8 @@ SELECT coalesce(json_agg(json_build_array(
         n.interval_s, n.checked_ms / 1e3::double precision AS checked_at,
         n.changed_ms / 1e3::double precision AS changed_at, n.visits, n.failures,
         n.etag, n.last_modified,
+        coalesce(n.declared, CASE WHEN k.directives & 7 = 7 AND k.usage IS NULL THEN '' END)
+          AS declared,
         CASE WHEN u.flags & 32 <> 0 THEN (
           SELECT json_build_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
         ) END AS listing,

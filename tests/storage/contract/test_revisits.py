@@ -332,3 +332,30 @@ async def test_a_sitemap_is_read_again_when_its_plan_says_so(rig: Any) -> None:
     assert await rig.urls("queued") == [PAGE]
     await rig.commit(lease, rig.read(queued, plan=rig.plan(3.0)), release=True)
     assert (await rig.store.outlook(rig.session)).revisit_in_s == 3.0
+
+
+async def test_what_was_said_of_its_use_is_handed_back(rig: Any) -> None:
+    """As written; and without it, "" for a page that was recorded without any restriction."""
+    said: list[dict[str, Any]] = [
+        {"declared": "x-robots-tag=noindex"},
+        {},
+        {"declared": ""},
+    ]
+    pages: list[dict[str, Any]] = [{}, {}, {"indexable": False}, {"usage": "tdm-reservation: 1"}]
+    urls = {}
+    for place, (plan, page) in enumerate((plan, page) for plan in said for page in pages):
+        urls[f"http://a.test/{place}"] = (plan.get("declared"), page)
+    await rig.add(*urls)
+    lease = await rig.claim_one(99)
+    outcomes = []
+    for queued in lease.prefetched.urls:
+        declared, page = urls[queued.url]
+        plan = rig.plan(HOUR_S, declared=declared)
+        outcomes.append(rig.visited(queued, plan=plan, **page))
+    await rig.commit(lease, *outcomes, release=True)
+    rig.wall_s += HOUR_S
+    _, hand = await due(rig, 99)
+    assert {queued.url: queued.before.plan.declared for queued in hand.urls} == {
+        url: "" if declared is None and not page else declared
+        for url, (declared, page) in urls.items()
+    }

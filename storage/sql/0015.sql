@@ -1,0 +1,3 @@
+-- From version 14 to 15: what pages declare about their use.
+
+ALTER TABLE plans ADD COLUMN declared TEXT;
