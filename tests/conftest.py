@@ -53,6 +53,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("random", settings.get_profile("fixed"), derandomize=False)
+settings.register_profile("few", settings.get_profile("fixed"), max_examples=10)  # for coverage
 settings.load_profile("fixed")
 
 # Some hundred processes are started: each would compile everything anew.
