@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from policies.config_key import Key
+from policies.retries import RETRY_AFTER_S_MAX
 
 
 class Per(enum.StrEnum):
@@ -120,6 +121,10 @@ class PacingRules(Struct, frozen=True, kw_only=True):
     concurrency_per_host: Annotated[
         int, Key("requests in flight to one host", minimum=1, maximum=1_000)
     ] = 1
+    max_retry_after_s: Annotated[
+        float,
+        Key("longest Retry-After that is obeyed; a longer one is cut to this, seconds", "seconds"),
+    ] = RETRY_AFTER_S_MAX
     visit_window: Annotated[
         Window | None, Key('"22:00-06:00" UTC; empty: all day', parse=parse_window)
     ] = None

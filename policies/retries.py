@@ -38,7 +38,10 @@ PERMANENT: Final = frozenset({FailureCode.ADDRESS, FailureCode.TOO_LARGE})
 
 REFUSALS_MAX: Final = 5  # a URL fails as `refused` at its fifth
 DENIALS_MAX: Final = 20  # 401 or 403 in a row, after which the host is backed off
-BACKOFF_S_MAX: Final = 86_400.0  # the longest Retry-After and backoff: a day
+BACKOFF_S_MAX: Final = 86_400.0  # the longest backoff without a Retry-After: a day
+# The longest Retry-After, unless `politeness.max_retry_after` is another: no maintenance takes
+# longer, and a mistaken header (a date of the wrong year) must not keep a host away for good.
+RETRY_AFTER_S_MAX: Final = 30 * 86_400.0
 
 _RETRY_FIRST_S: Final = (2.0, 10.0, 30.0)
 _RETRY_THEN_S: Final = 60.0
@@ -206,11 +209,18 @@ def http_date_s(text: str) -> float | None:
     return None
 
 
-def retry_after_s(header: str | None, *, now_s: float) -> float | None:
-    """The seconds of a Retry-After header (RFC 9110, 10.2.3), at most 24 h.
+def retry_after_s(
+    header: str | None,
+    *,
+    now_s: float,
+    date: str | None = None,
+    max_s: float = RETRY_AFTER_S_MAX,
+) -> float | None:
+    """The seconds of a Retry-After header (RFC 9110, 10.2.3), at most `max_s`.
 
-    It contains seconds or an HTTP date, of which the Unix time `now_s` is subtracted; 0.0 if it has
-    passed. None: there is no header, or it is neither.
+    It contains seconds or an HTTP date. From a date, the Date header of the response (`date`) and
+    the Unix time `now_s` are subtracted, and the longer wait counts: neither a wrong clock here nor
+    one there shortens it. 0.0 if the date has passed. None: there is no header, or it is neither.
     """
     if header is None:
         return None
@@ -221,5 +231,6 @@ def retry_after_s(header: str | None, *, now_s: float) -> float | None:
         date_s = http_date_s(text)
         if date_s is None:
             return None
-        wait_s = date_s - now_s
-    return min(max(wait_s, 0.0), BACKOFF_S_MAX)
+        sent_s = None if date is None else http_date_s(date)
+        wait_s = date_s - (now_s if sent_s is None else min(now_s, sent_s))
+    return min(max(wait_s, 0.0), max_s)

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from policies.config_key import Key, robots_token
-from policies.retries import http_date_s, retry_after_s, retry_delay_s
+from policies.retries import RETRY_AFTER_S_MAX, http_date_s, retry_after_s, retry_delay_s
 from policies.robots.dialect import DAY_S, Dialect, Lifetime
 from policies.robots.dialects import DIALECTS, dialects
 from policies.robots.syntax import BYTES_MAX
@@ -97,6 +97,7 @@ class RobotsFetch(Struct, frozen=True, kw_only=True):
     truncated: bool = False  # the body was cut
     redirect_overflow: bool = False  # a sixth redirect: counts as absent
     broken_body: bool = False  # it ended early, or could not be decompressed
+    retry_after_s_max: float = RETRY_AFTER_S_MAX  # the longest Retry-After that is obeyed
 
 
 def is_due(state: RobotsState, now_s: float) -> bool:
@@ -231,7 +232,13 @@ def _failed(
         retry_delay_s(failures) if dialect.keeps_trying else dialect.lifetime_s
         for dialect in dialects(rules.dialect)
     )
-    requested_s = retry_after_s(fetch.headers.get("retry-after"), now_s=now_s) or 0.0
+    headers = fetch.headers
+    requested_s = retry_after_s(
+        headers.get("retry-after"),
+        now_s=now_s,
+        date=headers.get("date"),
+        max_s=fetch.retry_after_s_max,
+    )
     fetched_at = state.fetched_at
     if fetch.status is not None:
         fetched_at = now_s
@@ -243,7 +250,7 @@ def _failed(
         state,
         status=fetch.status,
         fetched_at=fetched_at,
-        retry_at=now_s + max(wait_s, requested_s),
+        retry_at=now_s + max(wait_s, requested_s or 0.0),
         failures=failures,
         unreachable_since=now_s if since is None else min(since, now_s),
         error=error if len(error) <= _ERROR_CHARS_MAX else error[: _ERROR_CHARS_MAX - 1] + "…",

@@ -550,6 +550,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/fetching/cookies.py:_AGE_S_MAX", "crawler/orders.py:SLOW_S_MAX",
         "policies/pacing.py:LATENCY_TERM_MAX_S", "policies/pacing.py:DELAY_S_MAX",
         "policies/retries.py:DENIALS_MAX", "policies/retries.py:BACKOFF_S_MAX",
+        "policies/retries.py:RETRY_AFTER_S_MAX",
         "policies/retries.py:_DOUBLINGS_MAX", "policies/retries.py:_RETRY_S_MAX",
         "policies/retries.py:_STEPS_TO_MAX", "policies/recrawl.py:GONE_MAX_S",
         "policies/robots/fields.py:NUMBER_MAX", "policies/robots/fields.py:_SENSE_DIGITS_MAX",

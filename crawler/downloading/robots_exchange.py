@@ -31,22 +31,24 @@ def unreachable(url: str, sentence: str) -> RobotsFetch:
     return RobotsFetch(status=None, body=None, headers={}, url=url, failure=sentence)
 
 
-def news_of(result: Answer | Failure, url: str) -> RobotsFetch:
-    """The result of a request."""
+def news_of(result: Answer | Failure, url: str, *, retry_after_s_max: float) -> RobotsFetch:
+    """The result of a request. retry_after_s_max: the longest Retry-After that is obeyed."""
+    headers = {name.lower(): value for name, value in (result.headers or {}).items()}
     if isinstance(result, Failure):
         return RobotsFetch(
             status=None,
             body=None,
-            headers={},
+            headers=headers,
             url=url,
             failure=result.sentence,
             broken_body=result.code == "body",
+            retry_after_s_max=retry_after_s_max,
         )
-    headers = {name.lower(): value for name, value in result.headers.items()}
     return RobotsFetch(
         status=result.status,
         body=result.body if 200 <= result.status < 300 else None,
         headers=headers,
         url=url,
         truncated=result.cut,
+        retry_after_s_max=retry_after_s_max,
     )

@@ -234,7 +234,7 @@ class RobotsFetcher:
         ):
             async with self._downloader.exchange(permit, request, kind=ROBOTS) as result:
                 if _says_something(result):
-                    learned = await self._learn(origin, news_of(result, url))
+                    learned = await self._learn(origin, _news_at(permit.host, result, url))
             if learned is not None:
                 if origin_of(url) != origin.name:
                     await self._fill(url, permit.host, result, settled)
@@ -314,7 +314,7 @@ class RobotsFetcher:
         previous = other.access
         other.busy = True  # its pages wait until the copy is committed
         try:
-            learned = await self._learn(other, news_of(result, url))
+            learned = await self._learn(other, _news_at(host, result, url))
             await self._keep(other, learned, rejudge=changes(previous, learned))
         finally:
             self._frontier.robots_settled(other)
@@ -370,6 +370,11 @@ class RobotsFetcher:
         origin.access = learned
         if completed.added:
             self._frontier.links_added(completed)
+
+
+def _news_at(host: HostQueue, result: Answer | Failure, url: str) -> RobotsFetch:
+    """The result of a request to this host."""
+    return news_of(result, url, retry_after_s_max=host.pace.rules.max_retry_after_s)
 
 
 def _says_something(result: Answer | Failure) -> bool:

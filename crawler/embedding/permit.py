@@ -42,9 +42,9 @@ class RequestPermit:
 
     def record(self, status: int, headers: HeaderItems | None = None) -> None:
         """Record the response, from which the host learns when the block ends: it backs off after
-        429 and 503, waits for a Retry-After, and counts as reachable. The duration of the block
-        counts as its response time. Of several calls, the last one counts. headers: a mapping, or
-        any object with `items`.
+        429 and 503, waits for the Retry-After of any status, and counts as reachable. The duration
+        of the block counts as its response time. Of several calls, the last one counts. headers: a
+        mapping, or any object with `items`.
 
         Raises InvalidRequest for a status outside 100 to 599 or headers that are not strings, and
         SessionClosed after the block.

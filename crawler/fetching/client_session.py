@@ -213,6 +213,7 @@ class ClientFetcher:
             return structs.replace(
                 error.failure(request.url, started_s=started_s, ended_s=self._clock.monotonic()),
                 status=None if response is None else response.status,
+                headers=None if response is None else readable(response.headers),
             )
         return structs.replace(
             _answer(request.url, response, started_s, self._clock),

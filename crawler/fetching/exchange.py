@@ -14,7 +14,7 @@ from aiohttp.streams import StreamReader
 
 from crawler.clock import Clock, Timer
 from crawler.contact_deadline import ContactDeadline
-from crawler.fetching.request import FetchLimits
+from crawler.fetching.request import FetchLimits, Headers
 
 BEAT_S: Final = 0.25  # lateness of less than this may be mistaken for the network's
 LATE_S_MIN: Final = 0.05  # a timer is never quite on time
@@ -79,6 +79,7 @@ class Exchange:
     met: Bound | None = None  # the deadline that was missed
     address: str | None = None
     status: int | None = None  # of the final answer, once its header was read
+    headers: Headers | None = None  # the same
     payload: StreamReader | None = None
     broken: bool = False  # the connection was lost in the middle of the body
     reset: bool = False  # the connection was lost, and not just closed

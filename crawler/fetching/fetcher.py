@@ -263,6 +263,7 @@ class AiohttpFetcher:
             return self._failed(url, PROXY_LOGIN_ERROR, endpoint, exchange)
         exchange.status = status
         headers = response.headers if exchange.ascii else readable(response.headers)
+        exchange.headers = headers
         if endpoint.settings.cookies and "Set-Cookie" in headers:
             self.cookies.learn(url, headers.getall("Set-Cookie"))
         if status == 101:
@@ -347,6 +348,7 @@ class AiohttpFetcher:
         return structs.replace(
             self._failure(url, error, exchange.started_s),
             status=exchange.status,
+            headers=exchange.headers,
             stale=stale,
             received=received,
             broken_off=received and exchange.broken_off,

@@ -251,7 +251,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     connected: False exactly for dns, address, connect and tls.
     permanent: another attempt cannot help: a refused address, a name that does not exist, a URL
       that cannot be sent.
-    status: of the answer, if its header was read.
+    status, headers: of the answer, if its header was read.
     ours: a problem of this machine, charged neither to the host nor to the URL.
     local: reported by our side of the network (no route, no resolver), so the problem may be this
       machine's or the host's.
@@ -271,6 +271,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     started_s: float
     ended_s: float
     status: int | None = None
+    headers: Headers | None = None
     ours: HoldReason | None = None
     local: bool = False
     stale: bool = False

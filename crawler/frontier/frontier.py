@@ -26,6 +26,7 @@ from crawler.frontier.origin import Origin, changes
 from crawler.frontier.pace import NEVER
 from crawler.frontier.permits import Permits
 from crawler.frontier.progress import progresses
+from crawler.frontier.requested_rest import requested_rest_s
 from crawler.frontier.robots_cache import RobotsCache
 from crawler.frontier.robots_in_flight import RobotsInFlight
 from crawler.frontier.system_holds import SystemHolds
@@ -33,7 +34,7 @@ from crawler.frontier.waiting import Waiting
 from crawler.observer import Observer
 from policies.holds import HoldReason
 from policies.pacing import Per
-from policies.retries import FailureCode, GiveUp, RetryRules, after_no_connection, retry_after_s
+from policies.retries import FailureCode, GiveUp, RetryRules, after_no_connection
 from policies.robots_policy import Closed
 from policies.robots_state import RobotsState
 from policies.url import origin_of
@@ -304,19 +305,22 @@ class Frontier:
                 host.out_of_reach.pop(origin, None)
             else:
                 self.connection_failed(host, origin, result)
+        else:
+            host.out_of_reach.pop(origin, None)
+            if host.address_clock and result.address and result.address != host.address:
+                self.permits.set_address(host, result.address)  # the name has moved
+        status, headers = result.status, result.headers
+        if status is None or headers is None:
             return
-        host.out_of_reach.pop(origin, None)
-        if host.address_clock and result.address and result.address != host.address:
-            self.permits.set_address(host, result.address)  # the name has moved
         # A 5xx for robots.txt without Retry-After does not make the host back off; 429 always does.
-        refusal = result.status == 429 or (result.status in REFUSALS and kind != ROBOTS)
-        delay_s: float | None = None
-        after = result.headers.get("Retry-After")
-        # On a redirect or a success it says nothing about our pace.
-        if after is not None and (refusal or result.status >= 500 or kind == ROBOTS):
-            delay_s = retry_after_s(after, now_s=self._clock.wall())
+        refusal = status == 429 or (status in REFUSALS and kind != ROBOTS)
+        rest_s = None
+        if "Retry-After" in headers:
+            rest_s = requested_rest_s(host, headers, wall_s=self._clock.wall())
+        if rest_s is None and not refusal and isinstance(result, Failure):
+            return  # its body did not arrive: it forgives nothing
         now_s = self._clock.monotonic()
-        if host.pace.answered(result.status, refusal=refusal, rest_s=delay_s, now_s=now_s):
+        if host.pace.answered(status, refusal=refusal, rest_s=rest_s, now_s=now_s):
             self.buffer.urgent(host)
 
     def request_ended(self, permit: Permit) -> None:

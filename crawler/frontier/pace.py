@@ -258,27 +258,26 @@ class Pace:
     def answered(self, status: int, *, refusal: bool, rest_s: float | None, now_s: float) -> bool:
         """Learn from an answer; return whether the host now backs off, to be committed immediately.
 
-        `refusal`: a 429 or 503 to a page. `rest_s`: its Retry-After, if it gave one.
+        `refusal`: a 429 or 503 to a page. `rest_s`: the Retry-After of an answer of any status, if
+        it gave one.
         """
-        if status in (401, 403):
-            self.denials += 1
-        else:
-            self.denials = 0
-        if rest_s is not None or refusal or self.denials >= DENIALS_MAX:
-            self.backoff_status = status
-        if rest_s is not None:
-            self.backoff_until_s = max(self.backoff_until_s, now_s + rest_s)
-            if refusal:
-                self.backoff_level += 1
-            return True
-        if refusal or self.denials >= DENIALS_MAX:
+        self.denials = self.denials + 1 if status in (401, 403) else 0
+        denied = self.denials >= DENIALS_MAX
+        if not (rest_s or refusal or denied):  # a Retry-After of 0 says nothing about our pace
+            if self.backoff_level and status < 500 and status not in (401, 403, 429):
+                self.backoff_level -= 1  # forgiven by a success, which halves the next rest
+            return False
+        until_s = NEVER if rest_s is None else now_s + rest_s
+        if refusal or denied:
             self.backoff_level += 1
+        if denied or rest_s is None:
             self.denials = 0
-            self.backoff_until_s = max(self.backoff_until_s, now_s + backoff_s(self.backoff_level))
-            return True
-        if self.backoff_level and status < 500 and status not in (401, 403, 429):
-            self.backoff_level -= 1  # forgiven by a success, which halves the next rest
-        return False
+            until_s = max(until_s, now_s + backoff_s(self.backoff_level))
+        if until_s >= self.backoff_until_s:
+            self.backoff_until_s = until_s
+            # Of a single denial, its Retry-After is the reason.
+            self.backoff_status = status if denied or status not in (401, 403) else None
+        return refusal or denied or until_s > now_s + self.rest.delay_s
 
     # ------------------------------------------------------------ for the store
 

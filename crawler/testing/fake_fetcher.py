@@ -14,6 +14,7 @@ from crawler.fetching.request import (
     BodySink,
     Failure,
     Head,
+    Headers,
     OversizeError,
     Request,
 )
@@ -65,7 +66,8 @@ class FakeFetcher:
         if delay_s > limit_s:
             reply = FailureCode.TIMEOUT
         if isinstance(reply, Reply) and reply.broken:
-            reply = FailureCode.BODY if reply.status else FailureCode.PROTOCOL
+            code = FailureCode.BODY if reply.status else FailureCode.PROTOCOL
+            return _failure(request, entry, code, reply)
         if isinstance(reply, FailureCode):
             return _failure(request, entry, reply)
         entry.status = reply.status
@@ -99,16 +101,14 @@ class FakeFetcher:
 
 def _answer(request: Request, entry: LoggedRequest, reply: Reply, address: str) -> Answer | Failure:
     body = reply.body.encode() if isinstance(reply.body, str) else reply.body
-    headers = CIMultiDict(reply.headers)
-    headers.setdefault("Content-Type", reply.content_type)
-    head = Head(url=request.url, status=reply.status, headers=CIMultiDictProxy(headers))
+    head = Head(url=request.url, status=reply.status, headers=_headers(reply))
     reader = request.reader
     wanted = reader is None or reader.wants_body(head)
     poured = wanted and reader is not None and reader.sink(head) is not None
     bytes_max = len(body) if poured else request.limits.body_bytes_max
     cut = wanted and len(body) > bytes_max
     if cut and not request.cut_ok:
-        return _failure(request, entry, FailureCode.TOO_LARGE)
+        return _failure(request, entry, FailureCode.TOO_LARGE, reply)
     return Answer(
         url=request.url,
         status=reply.status,
@@ -124,8 +124,20 @@ def _answer(request: Request, entry: LoggedRequest, reply: Reply, address: str) 
     )
 
 
-def _failure(request: Request, entry: LoggedRequest, code: FailureCode) -> Failure:
+def _headers(reply: Reply) -> Headers:
+    headers = CIMultiDict(reply.headers)
+    headers.setdefault("Content-Type", reply.content_type)
+    return CIMultiDictProxy(headers)
+
+
+def _failure(
+    request: Request, entry: LoggedRequest, code: FailureCode, reply: Reply | None = None
+) -> Failure:
+    """reply: that of which the header arrived."""
+    answered = reply is not None and reply.status
     return Failure(
+        status=reply.status if reply is not None and answered else None,
+        headers=_headers(reply) if reply is not None and answered else None,
         url=request.url,
         code=code,
         sentence=f"a fake failure ({code})",

@@ -168,7 +168,7 @@ async def test_private_addresses_in_the_url_are_refused(clock: JumpClock, url: s
         (503, {"Retry-After": "7"}, 7),
         (429, None, 60),
         (500, {"Retry-After": "30"}, 30),
-        (200, {"Retry-After": "30"}, 1),
+        (200, {"Retry-After": "30"}, 30),
         (404, None, 1),
     ],
 )

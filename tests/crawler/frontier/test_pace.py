@@ -25,7 +25,7 @@ def make_pace(*, now_s: float) -> Pace:
 
 
 def test_backing_off_and_being_forgiven() -> None:
-    """60 s doubling, halved by each success; Retry-After as told, at most a day."""
+    """60 s doubling, halved by each success; Retry-After as told."""
     now = 1000.0
     pace = make_pace(now_s=now)
     rests = []

@@ -16,8 +16,7 @@ from policies.pacing import (
     address_delay_s,
     politeness_delay,
 )
-from policies.retries import BACKOFF_S_MAX as RETRY_AFTER_S_MAX
-from policies.retries import retry_after_s
+from policies.retries import RETRY_AFTER_S_MAX, retry_after_s
 from policies.robots.dialects import DIALECTS
 from policies.robots_state import RobotsFetch, RobotsRules, RobotsState
 from storage.records import WAIT_S_MAX
