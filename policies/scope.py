@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from policies.config_key import Key, media_type, query_parameter, site_path, url_pattern
 from policies.globs import Globs, globs
-from policies.url import host_of, registrable_domain
+from policies.url import host_of, registrable_domain, without_root_dot
 
 
 class Follow(enum.StrEnum):
@@ -253,7 +253,7 @@ class Scope:
     def add_root(self, url: str) -> bool:
         """Add the host of a canonical URL, a seed or the final target of its redirects, to the
         scope. Returns whether that host is new."""
-        host = host_of(url)
+        host = without_root_dot(host_of(url))
         if host in self._root_hosts:
             return False
         self._root_hosts.add(host)
@@ -366,7 +366,7 @@ class Scope:
         return known
 
     def _follows(self, host: str, follow: Follow) -> bool:
-        if follow is Follow.ANY or host in self._root_hosts:
+        if follow is Follow.ANY or without_root_dot(host) in self._root_hosts:
             return True
         return follow is Follow.DOMAIN and registrable_domain(host) in self._root_domains
 

@@ -307,6 +307,16 @@ def host_of(url: str) -> str:
     return authority.partition(":")[0]
 
 
+def same_host(a: str, b: str) -> bool:
+    """Whether two host names are of the same machine: a trailing dot does not count."""
+    return a == b or without_root_dot(a) == without_root_dot(b)
+
+
+def without_root_dot(host: str) -> str:
+    """A host name without the dot of the DNS root: `a.test` for `a.test.`."""
+    return host.rstrip(".") or host
+
+
 def path_of(url: str) -> str:
     """The path and query of a canonical URL, for robots.txt; begins with "/"."""
     return url[url.index("/", 8) :]
@@ -342,4 +352,4 @@ def slot_of(host: str, *, by_domain: bool) -> str:
 
     A trailing dot is dropped, so that the same machine does not have two slots.
     """
-    return registrable_domain(host) if by_domain else (host.rstrip(".") or host)
+    return registrable_domain(host) if by_domain else without_root_dot(host)

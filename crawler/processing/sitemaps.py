@@ -14,7 +14,7 @@ from crawler.threads import in_thread
 from policies import robots
 from policies.listing import frontier_priority
 from policies.scope import Skip
-from policies.url import canonical, host_of, path_of, robots_url
+from policies.url import canonical, host_of, path_of, robots_url, same_host
 from storage.store import Link, Plan, Queued, SitemapRead
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Sitemaps:
         link = self.link(
             url,
             depth=queued.depth + 1 if queued.sitemap else 1,
-            anywhere=host_of(url) == host,
+            anywhere=same_host(host_of(url), host),
             lastmod_at=entry.listing.lastmod_at,
         )
         if link is None:

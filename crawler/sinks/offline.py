@@ -17,7 +17,7 @@ from crawler.sinks.relinking import STUB_REFRESH
 from crawler.sinks.requisites import BYTES_READ_MAX
 from crawler.sinks.rewriting import ORIGIN, rewritten
 from crawler.sinks.styles import in_style
-from policies.url import host_of
+from policies.url import host_of, same_host
 
 # Prefixes of entries in `OfflineReferences.marked`. No URL starts with them.
 WEB: Final = "!"
@@ -71,7 +71,7 @@ class OfflineReferences(References):
         if role is Role.PART and name.endswith(PART):
             name = self._image(url, name)
         exists = role is not Role.PAGE or name in self._files
-        leads_out = not exists and host_of(url) != self._host
+        leads_out = not exists and not same_host(host_of(url), self._host)
         if not exists:
             if not self.fits(len(url)):
                 return None

@@ -58,6 +58,7 @@ from crawler.steering.queue_holds import LiveWait, QueueReason, hosts_held, reas
 from crawler.steering.waits import stored_wait
 from policies.holds import Hold
 from policies.retries import FailureCode
+from policies.robots import RuleSet
 from policies.scope import Scope
 from policies.url import SeedError, parse_seed, without_userinfo
 from storage.history import HistoryCounts, Mark
@@ -208,6 +209,11 @@ class Control:
             return None
         parked = tuple(itertools.chain.from_iterable(held.parked.values()))
         return HostUrls(tuple(held.prefetched), parked, frozenset(held.held))
+
+    def rules_of(self, origin: str) -> RuleSet | None:
+        """The parsed robots.txt that governs an origin in memory; None for others."""
+        held = self._frontier.robots.get(origin)
+        return None if held is None else held.policy
 
     def _wait_of(self, held: HostQueue) -> tuple[HostState, float, Reason]:
         """The state of a host in memory, for how many seconds it waits, and why."""

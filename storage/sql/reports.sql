@@ -4,16 +4,35 @@
 -- The pages that link to a URL: all of them where links are stored, otherwise the first.
 -- name: broken
 WITH RECURSIVE
-  broken (id) AS (
-    SELECT id FROM failures
+  walk (start, at, hops) AS (
+    SELECT r.id, r.target, 1 FROM redirects AS r
+    WHERE EXISTS (SELECT 1 FROM redirects AS d WHERE d.target = r.id)
     UNION ALL
-    SELECT id FROM pages WHERE kind IN (SELECT id FROM kinds WHERE status >= 400)
+    SELECT w.start, d.target, w.hops + 1
+    FROM walk AS w JOIN redirects AS d ON d.id = w.at
+    WHERE w.at <> w.start AND w.hops < 100
+  ),
+  loops (id) AS (
+    SELECT w.start FROM walk AS w JOIN pages AS p ON p.id = w.start WHERE w.at = w.start
+  ),
+  broken (id, error) AS (
+    SELECT id, NULL FROM failures
+    UNION ALL
+    SELECT id, NULL FROM pages WHERE kind IN (SELECT id FROM kinds WHERE status >= 400)
+    UNION ALL
+    SELECT id, 'redirects: it redirects in a loop' FROM loops
+    UNION ALL
+    SELECT p.id, 'redirects: it redirects to no URL' FROM pages AS p
+    WHERE p.kind IN (SELECT id FROM kinds WHERE status IN (301, 302, 303, 307, 308))
+      AND NOT EXISTS (SELECT 1 FROM redirects AS d WHERE d.id = p.id)
+      AND NOT EXISTS (SELECT 1 FROM hrefs AS h WHERE h.source = p.id)  -- malformed links
   ),
   reach (target, via, hops) AS (
     SELECT id, id, 0 FROM broken
     UNION
     SELECT r.target, d.id, r.hops + 1
-    FROM reach AS r JOIN redirects AS d ON d.target = r.via WHERE r.hops < 100
+    FROM reach AS r JOIN redirects AS d ON d.target = r.via
+    WHERE r.hops < 100 AND d.id NOT IN (SELECT id FROM loops)
   ),
   linking (target, via, source, anchor, kind) AS (
     SELECT
@@ -30,7 +49,7 @@ WITH RECURSIVE
       AND NOT EXISTS (SELECT 1 FROM redirects AS d WHERE d.id = u.referrer AND d.target = r.via)
   )
 SELECT
-  o.name || u.path, k.status, t.text, so.name || s.path,
+  o.name || u.path, k.status, coalesce(t.text, b.error), so.name || s.path,
   iif(l.via = b.id, NULL, vo.name || v.path), l.anchor, l.kind
 FROM broken AS b
 JOIN urls AS u ON u.id = b.id

@@ -47,6 +47,16 @@ def test_follow_is_relative_to_the_roots(follow: Follow, url: str, reason: Skip 
     assert judge(scope_of(rules=ScopeRules(follow=follow)), url) is reason
 
 
+@pytest.mark.parametrize("follow", [Follow.HOST, Follow.DOMAIN])
+@pytest.mark.parametrize(("root", "url"), [("a.test", "a.test."), ("a.test.", "a.test")])
+def test_a_trailing_dot_is_the_same_host(follow: Follow, root: str, url: str) -> None:
+    """As for the politeness slot."""
+    scope = scope_of(f"http://{root}/", rules=ScopeRules(follow=follow))
+    assert judge(scope, f"http://{url}/x") is None
+    assert judge(scope, "http://xa.test./") is Skip.OUTSIDE
+    assert not scope.add_root(f"http://{url}/")
+
+
 def test_a_new_root_widens_the_scope_also_for_hosts_already_judged() -> None:
     scope = scope_of("http://a.test/")
     assert judge(scope, "http://b.test/x") is Skip.OUTSIDE

@@ -41,6 +41,37 @@ async def test_broken_links_with_the_pages_that_link_to_them(rig):
     ]
 
 
+async def test_redirects_in_a_loop_or_to_nowhere_are_broken(rig):
+    """Each URL of the loop once, with the pages that link to it and the redirects that lead in."""
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    (home,) = lease.prefetched.urls
+    names = ("a", "b", "self", "into", "nowhere", "elsewhere")
+    links = [rig.link(f"http://a.test/{name}", depth=1, anchor=name) for name in names]
+    done = await rig.commit(lease, rig.visited(home, links=links), want=9)
+    by = {one.url.rpartition("/")[2]: one for one in done.prefetched["a.test"].urls}
+    await rig.commit(
+        lease,
+        rig.redirect(by["a"], "http://a.test/b"),
+        rig.redirect(by["b"], "http://a.test/a"),
+        rig.redirect(by["self"], "http://a.test/self"),
+        rig.redirect(by["into"], "http://a.test/a"),
+        rig.redirect(by["elsewhere"], "http://b.test/"),
+        rig.visited(by["nowhere"], status=302),
+    )
+    found = await report(rig, "broken")
+    first = "http://a.test/"
+    loop, lost = "redirects: it redirects in a loop", "redirects: it redirects to no URL"
+    expected = [
+        (f"{first}a", 301, loop, first, None, "a", "link"),
+        (f"{first}a", 301, loop, first, f"{first}into", "into", "link"),
+        (f"{first}b", 301, loop, first, None, "b", "link"),
+        (f"{first}self", 301, loop, first, None, "self", "link"),
+        (f"{first}nowhere", 302, lost, first, None, "nowhere", "link"),
+    ]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+
+
 async def test_a_broken_seed_is_linked_by_nobody(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()

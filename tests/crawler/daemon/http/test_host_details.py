@@ -46,6 +46,25 @@ async def test_the_next_urls_come_with_their_times(start: Start, town: LocalWeb)
         assert {one["at"] for one in await next_urls(daemon, "a.test")} == {None}
 
 
+async def test_forbidden_urls_are_not_among_the_next(start: Start, town: LocalWeb) -> None:
+    """Neither those in memory nor those on disk, however many there are."""
+    town.sites["a.test"] = {
+        "/robots.txt": text("User-agent: *\nCrawl-delay: 1000\nDisallow: /no\n"),
+        "/": html("A"),
+    }
+    async with start("a.test") as daemon:
+        forbidden = [town.url("a.test", f"/no/{number}") for number in range(200)]
+        urls = [*forbidden, town.url("a.test", "/yes")]
+        await daemon.client.post("/api/seeds", {"urls": urls})
+        await daemon.until(
+            lambda status: status["hosts_by_state"].get("waiting") == 1 and not status["in_flight"]
+        )
+        found = await next_urls(daemon, "a.test")
+        queued = [one for one in found if one["url"].endswith(("/", "/yes"))]
+        assert found == queued
+        assert urls[-1] in [one["url"] for one in found]
+
+
 async def test_a_retry_says_until_when_and_why(start: Start, town: LocalWeb) -> None:
     town.sites["a.test"] = {"/": html("A", "/bad"), "/bad": Reply(status=500)}
     config = {"fetch": {"max_attempts": 5}}
