@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from crawler.config import Config
+    from crawler.front_door.tls import Certificate
     from storage.location import Location
 
 EXTRA = ("mcp", "trafilatura")  # packages of the extra
@@ -48,6 +49,18 @@ EXTRA = ("mcp", "trafilatura")  # packages of the extra
     multiple=True,
     metavar="NAME",
     help="Accept this name in the Host header, for a proxy in front. Can be repeated.",
+)
+@click.option(
+    "--tls-certificate",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Serve HTTPS with this certificate and its chain, in PEM format.",
+)
+@click.option(
+    "--tls-key",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The key of the certificate, if its file does not contain it.",
 )
 @click.option(
     "--db",
@@ -82,6 +95,8 @@ def mcp(
     address: str | None,
     token_source: str | None,
     names: Sequence[str],
+    tls_certificate: Path | None,
+    tls_key: Path | None,
     db: str | None,
     state: str | None,
     via: str | None,
@@ -113,8 +128,9 @@ def mcp(
     database = _database(config, db)
     at = None if address is None else _address(address)
     token = _token(token_source)
-    if at is None and (token or names):
-        raise click.UsageError("--token and --host-name are for --http.")
+    if at is None and (token or names or tls_certificate or tls_key):
+        raise click.UsageError("--token, --host-name and --tls-… are for --http.")
+    certificate = _certificate(tls_certificate, tls_key)
     if at is not None:
         _check_token(at[0], token)
     if not config.has_contact and via is None:
@@ -136,6 +152,7 @@ def mcp(
                     at=at,
                     token=token,
                     names=tuple(names),
+                    certificate=certificate,
                     database=database,
                     state=state,
                     via=via,
@@ -151,6 +168,7 @@ async def _serve(
     at: tuple[str, int] | None,
     token: str,
     names: tuple[str, ...],
+    certificate: Certificate | None,
     database: Location | None,
     state: str | None,
     via: str | None,
@@ -160,36 +178,34 @@ async def _serve(
 
     from crawler.clock import RealClock
     from crawler.embedding.session import PoliteSession
-    from crawler.mcp_server.http_transport import PATH, HttpServer
+    from crawler.front_door.listener import url_of
+    from crawler.mcp_server.http_transport import PATH, serving_http
     from crawler.mcp_server.server import make_server
     from crawler.mcp_server.stdio_transport import serve_stdio
     from crawler.mcp_server.tools import Tools
 
     _log_to_stderr()
     clock = RealClock()
-    listener = None if at is None else _listener(at)
+    sockets = [] if at is None else await _bound(at)
     with contextlib.ExitStack() as stack:
-        if listener is not None:
-            stack.enter_context(listener)
+        for one in sockets:
+            stack.enter_context(contextlib.closing(one))
         # --state or --via names its database; that of the config is the crawl's.
         own = config.without_database()
         async with PoliteSession(config=own, db=state, via=via, clock=clock) as session:
             tools = Tools(session, clock, config=own, max_wait_s=max_wait_s, database=database)
             server = make_server(tools, clock)
-            if listener is None:
+            if not sockets:
                 await serve_stdio(server)
                 return
-            host, port = listener.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            say(f"listening on http://{shown}:{port}{PATH}", err=True)
-            http = HttpServer(server, listener, token=token, names=names)
-            serving = asyncio.create_task(http.serve())
-            try:
-                await asyncio.shield(serving)
-            finally:
-                await session.aclose()  # so that waiting calls get an answer
-                http.stop()
-                await serving
+            async with serving_http(
+                server, sockets, clock, token=token, names=names, certificate=certificate
+            ):
+                say(f"listening on {url_of(sockets[0], certificate)}{PATH}", err=True)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await session.aclose()  # so that waiting calls get an answer
 
 
 async def _stoppable(serving: Coroutine[object, object, None]) -> None:
@@ -237,14 +253,27 @@ def _address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _listener(at: tuple[str, int]) -> socket:
-    from crawler.mcp_server.http_transport import listen
+async def _bound(at: tuple[str, int]) -> list[socket]:
+    from crawler.front_door.listener import bind, listen_error
 
     try:
-        return listen(*at)
+        return await bind(*at)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = listen_error(error)
         raise click.ClickException(f"--http: cannot listen on {at[0]}:{at[1]}: {reason}.") from None
+
+
+def _certificate(file: Path | None, key: Path | None) -> Certificate | None:
+    if file is None:
+        if key is not None:
+            raise click.UsageError("--tls-key needs --tls-certificate.")
+        return None
+    from crawler.front_door.tls import Certificate, CertificateError
+
+    try:
+        return Certificate(file, key)
+    except CertificateError as error:
+        raise click.UsageError(f"--tls-certificate: {error}.") from None
 
 
 def _token(source: str | None) -> str:

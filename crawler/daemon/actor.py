@@ -18,7 +18,6 @@ PAGE: Final = "page"
 API: Final = "api"
 SOCKET: Final = "socket"
 SIGNAL: Final = "signal"
-ON_SOCKET: Final = "the Unix socket"  # in place of the address of a client
 _CREDENTIALS: Final = struct.Struct("3i")  # of a peer: process, user, group (unix(7))
 
 

@@ -17,7 +17,6 @@ from crawler.config.sections import LogLevel
 from crawler.daemon import unix_socket
 from crawler.daemon.actor import acting, by_signal
 from crawler.daemon.api.operations import Operations
-from crawler.daemon.connections import serving
 from crawler.daemon.http.accounts import Account, accounts_of, read_tokens, token_file
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.listener import ListenError, listening_on
@@ -28,9 +27,10 @@ from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
 from crawler.daemon.service import application, operations_of
 from crawler.daemon.supervised import EXIT, RELOAD, STOP, SupervisorChannel, WorkerNumber
-from crawler.daemon.tls import certificate_of
 from crawler.daemon.webhook.health_webhook import HealthWebhook, target_of
 from crawler.faults import contained
+from crawler.front_door.connections import serving
+from crawler.front_door.tls import certificate_of
 from crawler.steering.control import ReloadSource
 from crawler.version import __version__
 from storage.location import FileLocation

@@ -21,10 +21,10 @@ from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.exposition import CONTENT_TYPE
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.monitoring.shared_store import SharedStore
-from crawler.daemon.tls import Certificate
 from crawler.daemon.web import add_pages
 from crawler.daemon.web.rendering import Renderer
 from crawler.databases import open_reader
+from crawler.front_door.tls import Certificate
 
 
 @contextlib.asynccontextmanager

@@ -10,11 +10,10 @@ import logging
 import os
 import socket
 import stat
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from storage.safe_files import check_folder
 from storage.socket_path import short_name, socket_path
@@ -100,26 +99,12 @@ def _bound(database: Path, warn: Callable[[str], None]) -> Iterator[socket.socke
 @contextlib.asynccontextmanager
 async def _served(app: web.Application, bound: socket.socket) -> AsyncIterator[None]:
     from crawler.clock import RealClock
-    from crawler.daemon.connections import serving  # heavy
+    from crawler.front_door.connections import serving  # heavy
+    from crawler.front_door.listener import accepting
 
-    async with serving(app, RealClock()) as connections, accepting(bound, connections):
+    clock = RealClock()
+    async with serving(app, clock) as connections, accepting([bound], connections, clock):
         yield
-
-
-@contextlib.asynccontextmanager
-async def accepting(
-    bound: socket.socket, connections: Callable[[], asyncio.BaseProtocol]
-) -> AsyncIterator[None]:
-    """Accept connections while this is open. The caller closes the socket and removes its file."""
-    # From Python 3.13 on, asyncio would look the socket up under the name that it was bound to,
-    # which may be a short one that no longer exists, and delete it. `remove` does that.
-    keep: dict[str, Any] = {} if sys.version_info < (3, 13) else {"cleanup_socket": False}
-    loop = asyncio.get_running_loop()
-    server = await loop.create_unix_server(connections, sock=bound, backlog=BACKLOG, **keep)
-    try:
-        yield
-    finally:
-        server.close()
 
 
 def remove(path: Path, ours: os.stat_result) -> None:

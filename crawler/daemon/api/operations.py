@@ -39,12 +39,12 @@ from crawler.daemon.monitoring.queue_view import QueueView
 from crawler.daemon.monitoring.shared_store import SharedStore
 from crawler.daemon.problem import Problem, invalid, unknown_host
 from crawler.daemon.responses import from_row, from_rows
-from crawler.daemon.tls import Certificate, CertificateError
 from crawler.explain.explanation import (
     ExplainContext,
     explain_host,
     explain_url,
 )
+from crawler.front_door.tls import Certificate, CertificateError
 from crawler.steering.control import Control
 from crawler.steering.host_selection import ALL_HOSTS
 from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded

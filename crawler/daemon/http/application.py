@@ -12,7 +12,6 @@ from aiohttp import hdrs, web
 from crawler.clock import Clock
 from crawler.daemon import problem as problems
 from crawler.daemon.api.operations import Operations
-from crawler.daemon.connections import while_connected
 from crawler.daemon.http import openapi
 from crawler.daemon.http.bodies import as_json, form_fields, json_body
 from crawler.daemon.http.caller_routes import add_caller_routes
@@ -22,8 +21,10 @@ from crawler.daemon.http.routes import ROUTES, Route
 from crawler.daemon.http.sse import events
 from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.problem import Problem
-from crawler.daemon.request_handler import CLIENT_ERRORS
 from crawler.daemon.responses import Liveness
+from crawler.front_door import robots_txt
+from crawler.front_door.connections import while_connected
+from crawler.front_door.request_handler import CLIENT_ERRORS
 from storage.store import StoreError
 
 BODY_BYTES_MAX = 4_000_000  # 10,000 seeds, or a robots.txt of 500 KiB in JSON
@@ -180,6 +181,8 @@ def _problem_response(request: web.Request, problem: Problem) -> web.Response:
 
 @web.middleware
 async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    if request.path == robots_txt.PATH:  # for any name that led here: it says nothing of the crawl
+        return web.Response(body=robots_txt.BODY, content_type=robots_txt.CONTENT_TYPE)
     public = request.path in PUBLIC or request.path.startswith(PUBLIC_UNDER)
     request.app[GUARDS].check(request, public=public)
     return await handler(request)

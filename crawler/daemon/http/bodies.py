@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
@@ -13,8 +10,8 @@ from aiohttp import hdrs, web
 from multidict import MultiDict
 
 from crawler.daemon.problem import Problem
+from crawler.front_door.bodies import BodyTooSlowError, body_of
 
-BODY_S = 30.0
 JSON_TYPE: Final = "application/json"
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
@@ -22,8 +19,7 @@ FORM_TYPE: Final = "application/x-www-form-urlencoded"
 async def json_body(request: web.Request) -> bytes:
     """The body, if its type is JSON, which a form of another site cannot send. Programs may omit
     the type; browsers, which send an Origin, may not."""
-    async with in_time():
-        raw = await request.read()
+    raw = await _body_of(request)
     headers = (hdrs.CONTENT_TYPE, hdrs.ORIGIN, "Sec-Fetch-Site")
     untyped = not any(name in request.headers for name in headers)
     if raw and request.content_type != JSON_TYPE and not untyped:
@@ -31,15 +27,11 @@ async def json_body(request: web.Request) -> bytes:
     return raw
 
 
-@contextlib.asynccontextmanager
-async def in_time() -> AsyncIterator[None]:
-    """Limit the time for a body to arrive, so that slow clients cannot occupy memory forever."""
+async def _body_of(request: web.Request) -> bytes:
     try:
-        async with asyncio.timeout(BODY_S):
-            yield
-    except TimeoutError:
-        sentence = f"the body did not arrive within {BODY_S:.0f} s"
-        raise Problem(408, sentence, field="body") from None
+        return await body_of(request)
+    except BodyTooSlowError as error:
+        raise Problem(408, str(error), field="body") from None
 
 
 async def form_fields(request: web.Request) -> MultiDict[str]:
@@ -47,8 +39,8 @@ async def form_fields(request: web.Request) -> MultiDict[str]:
     if request.content_type != FORM_TYPE and request.can_read_body:
         raise Problem(415, f"the form must be {FORM_TYPE}", field="Content-Type")
     try:
-        async with in_time():
-            posted = await request.post()
+        await _body_of(request)  # kept, and used by `post`
+        posted = await request.post()
     except (LookupError, ValueError):  # an unknown charset; bytes that are not of it
         raise Problem(400, "the form cannot be read", field="body") from None
     return MultiDict((key, value) for key, value in posted.items() if isinstance(value, str))

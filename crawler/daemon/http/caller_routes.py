@@ -10,13 +10,13 @@ from typing import Final
 from aiohttp import hdrs, web
 from msgspec.structs import asdict
 
-from crawler.daemon import connections
 from crawler.daemon.api.caller_requests import CallerRequests, description
 from crawler.daemon.http import request_types as types
 from crawler.daemon.http.bodies import JSON_TYPE, as_json, json_body
 from crawler.daemon.http.request_types import read_body, read_query
 from crawler.daemon.responses import LentPermit, PermitEnded
 from crawler.errors import CourtlyError
+from crawler.front_door import connections
 
 DESCRIPTION: Final = "Courtly-Response"
 BINARY: Final = "application/octet-stream"

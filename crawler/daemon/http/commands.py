@@ -9,9 +9,10 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from crawler.config.secrets import HIDDEN
-from crawler.daemon.actor import API, ON_SOCKET, PAGE, Actor, acting, behind_socket
+from crawler.daemon.actor import API, PAGE, Actor, acting, behind_socket
 from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.problem import Problem
+from crawler.front_door.request_handler import ON_SOCKET
 from storage.store import StoreError
 
 CREDENTIAL_CHARS: Final = 8  # shorter strings may be part of our own words

@@ -6,26 +6,24 @@ import ipaddress
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
 
 from crawler.clock import Clock
 from crawler.config.checks import PROXY_ON_SOCKET
-from crawler.daemon import connections
-from crawler.daemon.actor import ON_SOCKET
 from crawler.daemon.http.accounts import DEFAULT, LOCAL, Account, account, matching
 from crawler.daemon.http.commands import ACTOR_NAME, ACTOR_PEER, route_of
 from crawler.daemon.http.limits import Limits, Streams
 from crawler.daemon.http.sessions import Sessions
 from crawler.daemon.monitoring.access_log import AccessLog
 from crawler.daemon.problem import Problem
-from policies.address import is_loopback
+from crawler.front_door import connections
+from crawler.front_door.own_names import OwnNames
+from crawler.front_door.request_handler import ON_SOCKET
 
 WITHOUT_ROLE: Final = frozenset({"/login", "/logout"})
 ACCOUNT: Final = web.RequestKey("account", Account)
 
-LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 SAFE_METHODS: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 SAFE_SITES: Final = frozenset({"same-origin", "none"})  # of Sec-Fetch-Site; none: a typed address
 
@@ -87,7 +85,7 @@ class Guards:
         self._trusts_socket = settings.unix and PROXY_ON_SOCKET in settings.trusted_proxies
         self.limits = Limits(clock)
         self._streams = Streams()
-        self._names = {name.lower().rstrip(".") for name in settings.hosts}
+        self._names = OwnNames(settings.hosts, listen=settings.listen, unix=settings.unix)
 
     # ------------------------------------------------------------ Host and Origin
 
@@ -98,6 +96,7 @@ class Guards:
         The rate limit comes last, so that refused requests do not count against it."""
         request[ACCOUNT] = LOCAL
         if self.settings.local:
+            connections.mark_authorized(request)  # the file mode admits no other user
             return
         request[ACTOR_PEER] = peer = self.client_of(request)
         self._check_host(request)
@@ -131,27 +130,15 @@ class Guards:
         raise Problem(403, f"the token “{account.name}” may only read")
 
     def _check_host(self, request: web.Request) -> None:
-        """Refuse foreign host names: a page of another site whose name was made to resolve to this
-        address (DNS rebinding) sends the name of that site."""
-        given = request.headers.getall(hdrs.HOST, [])
-        if len(given) != 1 or not self._is_ours(given[0], request):
+        """Refuse foreign host names (DNS rebinding)."""
+        bound = request.transport.get_extra_info("sockname") if request.transport else None
+        here = str(bound[0]) if isinstance(bound, tuple) else ""
+        if not self._names.accepts_host(request.headers.getall(hdrs.HOST, []), here):
             raise Problem(
                 403,
                 "this host name is not one of the daemon's; add it to [daemon] hosts",
                 field="Host",
             )
-
-    def _is_ours(self, authority: str, request: web.Request) -> bool:
-        name = _name_in(authority)
-        if name is None:
-            return False
-        if authority.lower() in self._names or name in self._names:
-            return True
-        bound = request.transport.get_extra_info("sockname") if request.transport else None
-        here = str(bound[0]) if isinstance(bound, tuple) else ""
-        if name in (self.settings.listen, here):
-            return True
-        return name in LOCAL_NAMES and (self.settings.unix or is_loopback(here))
 
     def _check_origin(self, request: web.Request) -> bool:
         """Refuse requests from pages of other sites (CSRF), which carry Origin, Sec-Fetch-Site or
@@ -160,7 +147,8 @@ class Guards:
         Browsers send one of these headers with every request that changes something; programs send
         neither, and have no cookie."""
         origin = request.headers.get(hdrs.ORIGIN)
-        if origin is not None and not self._is_own_origin(origin, request):
+        host = request.headers[hdrs.HOST]
+        if origin is not None and not self._names.accepts_origin(origin, host):
             raise Problem(403, "the request comes from another site", field="Origin")
         site = request.headers.get("Sec-Fetch-Site")
         changes = request.method not in SAFE_METHODS
@@ -174,18 +162,6 @@ class Guards:
                 403, "a request with a session cookie needs an Origin header", field="Origin"
             )
         return site is not None and site not in SAFE_SITES
-
-    def _is_own_origin(self, origin: str, request: web.Request) -> bool:
-        try:
-            parts = urlsplit(origin)
-        except ValueError:
-            return False
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path:
-            return False
-        authority = parts.netloc.lower()
-        if authority == request.headers[hdrs.HOST].lower():
-            return True
-        return authority in self._names or _name_in(authority) in self._names
 
     # ------------------------------------------------------------ the token
 
@@ -256,16 +232,3 @@ def cookie_name(request: web.Request) -> str:
     of two daemons on one machine must not collide."""
     bound = request.transport.get_extra_info("sockname") if request.transport else None
     return f"courtly_{bound[1]}" if isinstance(bound, tuple) else "courtly"
-
-
-def _name_in(authority: str) -> str | None:
-    """The name or address in a Host header: lower case, without port, brackets or trailing dot."""
-    try:
-        parts = urlsplit(f"//{authority}")
-        name = parts.hostname
-        _ = parts.port
-    except ValueError:
-        return None
-    if name is None or parts.path or parts.query or parts.fragment or "@" in authority:
-        return None
-    return name.rstrip(".")

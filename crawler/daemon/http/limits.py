@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from crawler.clock import Clock
-from crawler.daemon.http.sessions import FAILURES, FAILURES_PER_S, RateLimiter
 from crawler.daemon.problem import Problem
+from crawler.front_door.rate_limit import FAILURES, FAILURES_PER_S, RateLimiter
 
 REQUESTS = 400  # of one account in a burst: some tabs with all their parts
 REQUESTS_PER_S = 100.0  # after the burst

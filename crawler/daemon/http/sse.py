@@ -11,10 +11,10 @@ import msgspec
 from aiohttp import hdrs, web
 
 from crawler.clock import Clock
-from crawler.daemon import connections
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.http.guards import Guards
 from crawler.daemon.monitoring.event_stream import Listener
+from crawler.front_door import connections
 
 STATUS_EVERY_S = 1.0
 WRITE_S = 20.0  # for written data to be sent; a slower listener is disconnected

@@ -20,11 +20,12 @@ from crawler.clock import RealClock
 from crawler.config import from_dict
 from crawler.daemon import unix_socket
 from crawler.daemon.api.operations import Operations
-from crawler.daemon.connections import Connections
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.event_log import EventLog
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.service import application, operations_of
+from crawler.front_door.connections import Connections, serving
+from crawler.front_door.listener import accepting, bind
 from crawler.testing import LocalWeb, Reply, html, text
 from storage.socket_path import socket_path
 
@@ -120,20 +121,14 @@ async def daemon_of(
         monitor.sampling(opened.control, operations.queue, operations.shared),
     ):
         app = application(operations, settings or HttpSettings(), monitor)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        assert runner.server is not None
-        connections = Connections(
-            runner.server,
-            monitor.clock,
-            monitor.access,
-            "" if settings is None else settings.base_path,
-        )
-        tcp = await asyncio.get_running_loop().create_server(connections, "127.0.0.1", 0)
-        port = tcp.sockets[0].getsockname()[1]
+        base_path = "" if settings is None else settings.base_path
+        (bound,) = await bind("127.0.0.1", 0)
+        port = bound.getsockname()[1]
         own = application(operations, HttpSettings(local=True), monitor)
         warnings: list[str] = []
         async with (
+            serving(app, monitor.clock, monitor.access, base_path) as connections,
+            accepting([bound], connections, monitor.clock),
             unix_socket.serving(own, database, warnings.append),
             aiohttp.ClientSession() as session,
             aiohttp.ClientSession(
@@ -160,9 +155,6 @@ async def daemon_of(
                 opened.control.stop()
                 await asyncio.wait([run], timeout=5)
                 run.cancel()
-                tcp.close()
-                await runner.cleanup()
-                connections.close()
 
 
 Start = Callable[..., AbstractAsyncContextManager[Daemon]]

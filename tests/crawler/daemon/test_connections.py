@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from crawler.daemon import connections
-from crawler.daemon.connections import CONNECTIONS_MAX
 from crawler.daemon.http import sse
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.http.limits import STREAMS_OF_PEER_MAX
+from crawler.front_door import connections
+from crawler.front_door.connections import CONNECTIONS_MAX
 
 STALLED_S = 0.5
 TOKEN = "correct horse battery staple"

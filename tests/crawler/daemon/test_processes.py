@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from crawler.daemon.connections import CONNECTIONS_MAX
+from crawler.front_door.connections import CONNECTIONS_MAX
 from crawler.testing import LocalWeb, Reply, html, text
 from storage.socket_path import socket_path
 

@@ -20,11 +20,11 @@ from aiohttp import web
 
 from crawler.clock import RealClock
 from crawler.config import ConfigError, from_dict
-from crawler.daemon import listener
-from crawler.daemon.connections import serving
 from crawler.daemon.listener import listening_on
 from crawler.daemon.monitoring.access_log import AccessLog
-from crawler.daemon.tls import Certificate, CertificateError, certificate_of
+from crawler.front_door import listener
+from crawler.front_door.connections import serving
+from crawler.front_door.tls import Certificate, CertificateError, certificate_of
 from crawler.testing import LocalWeb
 from tests.crawler.daemon.certificates import OPENSSL, make_certificate
 from tests.crawler.daemon.test_processes import Place

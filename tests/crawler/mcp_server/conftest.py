@@ -17,6 +17,16 @@ from crawler.mcp_server.tools import Tools
 from crawler.testing import FakeFetcher, JumpClock, Reply, hang_up, html, redirect, text
 from policies.retries import FailureCode
 
+HELLO: dict[str, object] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
 AGENT = "examplebot/1.0 (+https://example.com/bot)"
 HOME = "https://a.test/"
 PARAGRAPHS = "".join(

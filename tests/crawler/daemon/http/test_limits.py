@@ -21,8 +21,9 @@ from crawler.daemon.http.limits import (
     Limits,
     Streams,
 )
-from crawler.daemon.http.sessions import FAILURES, SESSIONS_OF_ACCOUNT_MAX, Sessions
+from crawler.daemon.http.sessions import SESSIONS_OF_ACCOUNT_MAX, Sessions
 from crawler.daemon.problem import Problem
+from crawler.front_door.rate_limit import FAILURES
 
 ALICE, GRAFANA = "kQ7vX2mZp9Rt4LsW8eYb", "aD3fG6hJ9kL2zX5cV8bN"
 SETTINGS = HttpSettings(accounts=(account("alice", ALICE), account("grafana", GRAFANA, Role.READ)))

@@ -494,7 +494,7 @@ async def test_the_description_is_consistent(daemon: Any) -> None:
 async def test_a_body_that_does_not_arrive_times_out(
     daemon: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crawler.daemon.http.bodies.BODY_S", 0.2)
+    monkeypatch.setattr("crawler.front_door.bodies.BODY_S", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
     head = "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())

@@ -19,15 +19,9 @@ from crawler.daemon.http.application import GUARDS, HttpSettings
 from crawler.daemon.http.guards import HEADERS, Guards
 from crawler.daemon.http.limits import LINKS, REQUESTS, STREAMS_OF_PEER_MAX
 from crawler.daemon.http.routes import ROUTES
-from crawler.daemon.http.sessions import (
-    FAILURES,
-    PEERS_MAX,
-    SESSION_S,
-    SESSIONS_MAX,
-    RateLimiter,
-    Sessions,
-)
+from crawler.daemon.http.sessions import SESSION_S, SESSIONS_MAX, Sessions
 from crawler.daemon.problem import Problem
+from crawler.front_door.rate_limit import FAILURES, PEERS_MAX, RateLimiter
 from tests.crawler.daemon.conftest import Hand
 
 TOKEN = "correct horse battery staple"

@@ -1,18 +1,18 @@
 """Server connections: bounded in number, with room for the operator under a flood, and closed when
-the client stops reading."""
+the client sends nothing, sends its request too slowly, or stops reading."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ipaddress
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any, Final, TypeVar, cast
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from aiohttp import web
 
 from crawler.clock import Clock, Timer
-from crawler.daemon.request_handler import MalformedLog, RequestFactory, RequestHandler
+from crawler.front_door.request_handler import MalformedLog, RequestFactory, RequestHandler
 
 _T = TypeVar("_T")
 
@@ -20,7 +20,13 @@ CONNECTIONS_MAX: Final = 256  # room for 64 listeners and the pages of some brow
 # A connection is closed if its client reads none of the pending data in this time. TCP itself waits
 # forever for a peer that acknowledges but does not read.
 STALLED_S: Final = 20.0
+# A client has this time from its connection, or from the first byte of a further request, until the
+# header of the request is complete: the few bytes of it need seconds on the worst of links.
+HEAD_S: Final = 15.0
 CHECK_EVERY_S: Final = 5.0
+# Of the header of a request: browsers send less than 4 KiB, and cookies of other servers on this
+# host may add to that.
+HEAD_BYTES_MAX: Final = 32_768
 SHUTDOWN_S: Final = 2.0  # for pending responses at the end
 
 
@@ -53,10 +59,12 @@ async def serving(
 class Connections:
     """The connections of one server; call it as a protocol factory.
 
-    When CONNECTIONS_MAX are open, a new connection displaces one without an authorized request: the
-    oldest of the client with most of those. So clients without the token cannot use up the
-    connections, and can displace the operator's only between its opening and its first request. If
-    all are authorized, the new one is closed.
+    When CONNECTIONS_MAX are open, a new one displaces another, of the first of these kinds that
+    there is: one without an authorized request (silent, or refused); an authorized one that waits
+    for its next request; one in use, if its client has more connections than the new one's. Of each
+    kind, it is the oldest of the client with the most. So silent clients and those without the
+    token cannot use up the connections, and no client can take the shares of others. If every
+    connection is in use and the new client has no fewer than any other, the new one is closed.
     """
 
     def __init__(
@@ -80,11 +88,15 @@ class Connections:
         return len(self._open)
 
     def opened(self, one: ServerConnection) -> None:
+        one.opened_s = self._clock.monotonic()
         self._open[one] = None
         if len(self._open) > CONNECTIONS_MAX:
-            (self._displaced() or one).abort()
+            self._displaced_by(one).abort()
         if self._timer is None:
             self._check_later()
+
+    def now_s(self) -> float:
+        return self._clock.monotonic()
 
     def closed(self, one: ServerConnection) -> None:
         self._open.pop(one, None)
@@ -97,14 +109,14 @@ class Connections:
             self._timer.cancel()
             self._timer = None
 
-    def _displaced(self) -> ServerConnection | None:
-        by_peer: dict[str, list[ServerConnection]] = {}
-        for one in self._open:
-            if not one.authorized:
-                by_peer.setdefault(one.peer, []).append(one)
-        if not by_peer:
-            return None
-        return max(by_peer.values(), key=len)[0]
+    def _displaced_by(self, newest: ServerConnection) -> ServerConnection:
+        others = [one for one in self._open if one is not newest]
+        for kind in (_is_unknown, _is_idle):
+            if found := [one for one in others if kind(one)]:
+                return oldest_of_largest(found)
+        own = sum(one.peer == newest.peer for one in self._open)
+        largest = oldest_of_largest(others)
+        return largest if sum(one.peer == largest.peer for one in others) > own else newest
 
     def _check_later(self) -> None:
         at_s = self._clock.monotonic() + CHECK_EVERY_S
@@ -112,7 +124,7 @@ class Connections:
 
     def _check(self) -> None:
         now_s = self._clock.monotonic()
-        for one in [one for one in self._open if one.is_stalled(now_s)]:
+        for one in [one for one in self._open if one.is_late(now_s) or one.is_stalled(now_s)]:
             one.abort()
         if self._open:
             self._check_later()
@@ -120,9 +132,35 @@ class Connections:
             self._timer = None
 
 
+def _is_unknown(one: ServerConnection) -> bool:
+    return not one.authorized
+
+
+def _is_idle(one: ServerConnection) -> bool:
+    return one.is_idle
+
+
+class HasPeer(Protocol):
+    """A connection, or a handshake that may lead to one."""
+
+    @property
+    def peer(self) -> str: ...
+
+
+H = TypeVar("H", bound=HasPeer)
+
+
+def oldest_of_largest(found: Iterable[H]) -> H:
+    """The first one of the client with the most. found: at least one, in the order of opening."""
+    by_peer: dict[str, list[H]] = {}
+    for one in found:
+        by_peer.setdefault(one.peer, []).append(one)
+    return max(by_peer.values(), key=len)[0]
+
+
 class ServerConnection(asyncio.Protocol):
     """One connection; everything is passed to aiohttp's handler. `authorized`: a request on it
-    passed the guards."""
+    passed the guards. `opened_s`: on the monotonic clock."""
 
     def __init__(self, connections: Connections, handler: RequestHandler) -> None:
         self._connections = connections
@@ -130,6 +168,10 @@ class ServerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._pending_bytes = 0
         self._moved_s = 0.0
+        self._head_bytes = 0  # of a request whose header is not complete
+        self._head_s: float | None = None  # when its first byte arrived
+        self._requested = False
+        self.opened_s = 0.0
         self.peer = ""
         self.authorized = False
         self.lost = asyncio.Event()
@@ -151,7 +193,16 @@ class ServerConnection(asyncio.Protocol):
         self._handler.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        waited = self._handler.is_idle
         self._handler.data_received(data)
+        if not self._handler.is_idle:
+            self._requested = True
+            self._head_bytes, self._head_s = 0, None
+        elif waited:
+            self._head_bytes += len(data)
+            self._head_s = self._connections.now_s() if self._head_s is None else self._head_s
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self._handler.refuse_head(431)
 
     def eof_received(self) -> None:
         self._handler.eof_received()
@@ -164,6 +215,18 @@ class ServerConnection(asyncio.Protocol):
         self._handler.resume_writing()
 
     # ------------------------------------------------------------ for `Connections`
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for the first byte or the rest of a request's header."""
+        return self._handler.is_idle
+
+    def is_late(self, now_s: float) -> bool:
+        """Whether the header of a request, or of the first one, takes more than HEAD_S."""
+        if not self._handler.is_idle:
+            return False
+        since_s = self._head_s if self._requested else self.opened_s
+        return since_s is not None and now_s - since_s >= HEAD_S
 
     def is_stalled(self, now_s: float) -> bool:
         """Whether the client has read nothing for STALLED_S. Call it every CHECK_EVERY_S."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 from aiohttp import StreamReader, hdrs, web
@@ -14,11 +15,11 @@ from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from crawler.daemon import problem as problems
-from crawler.daemon.actor import ON_SOCKET
-from crawler.daemon.problem import Problem
-
 KEEPALIVE_S: Final = 60.0  # of an idle connection
+LINGER_S: Final = 2.0  # for the rest of a body that is not read, such as of a refused request
+HEADERS_MAX: Final = 64  # of a request; browsers send about 20
+ON_SOCKET: Final = "the Unix socket"  # in place of the address of a client
+PROBLEM_TYPE: Final = "application/problem+json"  # RFC 9457
 # What a client has done wrong: in the header of a request, or in its body.
 CLIENT_ERRORS: Final = (HttpProcessingError, web.RequestPayloadError)
 CONTINUE: Final = "100-continue"
@@ -90,10 +91,31 @@ class RequestHandler(web.RequestHandler):
             server,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=KEEPALIVE_S,
+            lingering_time=LINGER_S,
+            max_headers=HEADERS_MAX,
             access_log=None,  # type: ignore[arg-type]
         )
         self._malformed = malformed
         self.peer = ""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is complete that is not answered: nothing has arrived since the last
+        one, or a part of a header."""
+        waits = self._waiter is not None and not self._waiter.done()
+        return not self._messages and (waits or not self._request_count)
+
+    def refuse_head(self, status: int) -> None:
+        """Answer a request whose header is not complete, and close the connection."""
+        self._record(web.HTTPRequestHeaderFieldsTooLarge())
+        if self.transport is not None:
+            phrase = HTTPStatus(status).phrase
+            body = _invalid(status)
+            head = [f"HTTP/1.1 {status} {phrase}", f"Content-Type: {PROBLEM_TYPE}"]
+            head += [f"{name}: {value}" for name, value in _HEADERS.items()]
+            head += [f"Content-Length: {len(body)}", "Connection: close", "", ""]
+            self.transport.write("\r\n".join(head).encode() + body)
+        self.force_close()
 
     def handle_error(
         self,
@@ -107,11 +129,10 @@ class RequestHandler(web.RequestHandler):
         self._record(exc)
         if request.writer.output_size > 0:
             raise ConnectionError("a response was sent already")
-        problem = Problem(status, "the request is not valid HTTP")
         response = web.Response(
-            body=json.dumps(problem.body()).encode(),
+            body=_invalid(status),
             status=status,
-            content_type=problems.CONTENT_TYPE,
+            content_type=PROBLEM_TYPE,
             headers=_HEADERS,
         )
         response.force_close()
@@ -128,3 +149,11 @@ class RequestHandler(web.RequestHandler):
     def _record(self, error: BaseException) -> None:
         if self._malformed is not None:
             self._malformed.malformed(self.peer or ON_SOCKET, type(error).__name__)
+
+
+def _invalid(status: int) -> bytes:
+    """The body of a response to what is not valid HTTP, as problem details."""
+    title = HTTPStatus(status).phrase
+    detail = "the request is not valid HTTP"
+    problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    return json.dumps(problem).encode()
