@@ -23,6 +23,7 @@ class HoldReason(enum.StrEnum):
     DISK_ERROR = "disk-error"
     DATABASE_LOCKED = "database-locked"
     DATABASE_UNREACHABLE = "database-unreachable"
+    DATABASE_ERROR = "database-error"
     LEASES_EXPIRED = "leases-expired"
 
 
@@ -38,6 +39,7 @@ SENTENCES: Final[Mapping[HoldReason, str]] = {
     HoldReason.DISK_ERROR: "reading or writing a file failed",
     HoldReason.DATABASE_LOCKED: "another program has locked the database",
     HoldReason.DATABASE_UNREACHABLE: "the database server cannot be reached",
+    HoldReason.DATABASE_ERROR: "the database server reports an error that may pass",
     HoldReason.LEASES_EXPIRED: (
         "the database has not confirmed in time that this worker still holds its hosts"
     ),

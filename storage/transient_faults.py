@@ -21,6 +21,9 @@ RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 2.0
 # A process that uses too much memory itself never gets it back, and should be restarted.
 MEMORY_WAIT_S_MAX: Final = 60.0
+# An error that nobody has foreseen may pass; one that is still raised after this time, by new
+# connections, too, will not.
+UNKNOWN_WAIT_S_MAX: Final = 600.0
 # For any fault, until `Patience.set`: there is no crawl yet that could show it.
 START_WAIT_S_MAX: Final = 30.0
 
@@ -34,6 +37,7 @@ class FaultKind(enum.StrEnum):
     IO = "io"  # the medium or its file system failed
     MEMORY = "memory"
     DESCRIPTORS = "descriptors"  # too many open files
+    UNKNOWN = "unknown"  # an error of a database server, or of its driver, that has no other kind
 
 
 class TransientFault(Struct, frozen=True, kw_only=True):
@@ -87,12 +91,36 @@ class Patience:
         self._seconds, self._since_s = seconds, now_s
         self.shown = True
 
-    def until_s(self, kind: FaultKind, began_s: float) -> float:
-        """Return until when to wait for a fault that began then."""
-        until_s = max(began_s, self._since_s) + self._seconds
-        if kind is FaultKind.MEMORY:
-            until_s = min(until_s, began_s + MEMORY_WAIT_S_MAX)
-        return until_s
+    def waiting(self, began_s: float) -> Waiting:
+        """Wait for the faults of a call that began then."""
+        return Waiting(self, began_s)
+
+    def until_s(self, began_s: float) -> float:
+        return max(began_s, self._since_s) + self._seconds
+
+
+class Waiting:
+    """Until when a call is repeated. Some kinds of faults have a limit of their own, which counts
+    from the first fault of the kind in a row: one that follows a long outage is tried again."""
+
+    def __init__(self, patience: Patience, began_s: float) -> None:
+        self._patience = patience
+        self._began_s = began_s
+        self._kind: FaultKind | None = None
+        self._since_s = began_s
+
+    def until_s(self, kind: FaultKind, now_s: float) -> float:
+        """Return until when to wait, after a fault of this kind at `now_s`."""
+        if kind is not self._kind:
+            self._kind, self._since_s = kind, now_s
+        until_s = self._patience.until_s(self._began_s)
+        return min(until_s, self._since_s + _LIMITS_S.get(kind, inf))
+
+
+_LIMITS_S: Final = {
+    FaultKind.MEMORY: MEMORY_WAIT_S_MAX,
+    FaultKind.UNKNOWN: UNKNOWN_WAIT_S_MAX,
+}
 
 
 def retry_delays_s() -> Iterator[float]:

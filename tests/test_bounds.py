@@ -617,6 +617,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "storage/postgres/worker_file.py:_WORKERS_MAX",
         "storage/sqlite/maintenance.py:LOCK_WAIT_S_MAX",
         "storage/transient_faults.py:MEMORY_WAIT_S_MAX", "storage/transient_faults.py:RETRY_S_MAX",
+        "storage/transient_faults.py:UNKNOWN_WAIT_S_MAX",
         "storage/transient_faults.py:START_WAIT_S_MAX",
     ),
 }  # fmt: skip

@@ -38,7 +38,9 @@ _DISK: Final = frozenset(
         HoldReason.FILES,
     )
 )  # fmt: skip
-_DATABASE: Final = frozenset((HoldReason.DATABASE_LOCKED, HoldReason.DATABASE_UNREACHABLE))
+_DATABASE: Final = frozenset(
+    (HoldReason.DATABASE_LOCKED, HoldReason.DATABASE_UNREACHABLE, HoldReason.DATABASE_ERROR)
+)
 
 
 class HealthState(enum.StrEnum):

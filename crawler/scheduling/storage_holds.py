@@ -17,7 +17,9 @@ _REASONS: Final[Mapping[FaultKind, HoldReason]] = {
     FaultKind.IO: HoldReason.DISK_ERROR,
     FaultKind.MEMORY: HoldReason.MEMORY,
     FaultKind.DESCRIPTORS: HoldReason.FILES,  # an answer of a host says nothing of it
+    FaultKind.UNKNOWN: HoldReason.DATABASE_ERROR,
 }
+_EXPLAINED: Final = frozenset((FaultKind.IO, FaultKind.UNREACHABLE, FaultKind.UNKNOWN))
 
 
 class StorageHolds:
@@ -48,6 +50,5 @@ class StorageHolds:
             self._holds.end(reason)
         self._active = reasons
         for trouble in troubles:
-            explained = trouble.kind in (FaultKind.IO, FaultKind.UNREACHABLE)
-            detail = trouble.sentence if explained else trouble.what
+            detail = trouble.sentence if trouble.kind in _EXPLAINED else trouble.what
             self._holds.begin(_REASONS[trouble.kind], detail)

@@ -211,6 +211,7 @@ class SinkWriter:
         """Repeat `attempt` while it fails for a transient fault, for a bounded time."""
         assert self._clock is not None, "sinks are opened before they are used"
         began_s = self._clock.monotonic()
+        waiting = self._patience.waiting(began_s)
         for delay_s in retry_delays_s():
             try:
                 await attempt()
@@ -219,8 +220,7 @@ class SinkWriter:
                 fault = _transient_fault(error, self._clock.wall())
                 if fault is None or self._hurried.is_set():
                     raise
-                patient_s = self._patience.until_s(fault.kind, began_s)
-                until_s = min(began_s + wait_s_max, patient_s)
+                until_s = min(began_s + wait_s_max, waiting.until_s(fault.kind, now_s))
                 if now_s >= until_s:
                     raise  # a failed write stays, so that nothing is written after it
                 if wait_s_max < inf and self.troubles.now is None:

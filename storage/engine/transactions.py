@@ -232,12 +232,12 @@ class Transactions:
 
     async def stats(self) -> Stats:
         """Count without a transaction: this waits for no lock, and answers while others wait. While
-        a server cannot be reached, the last counts are returned."""
+        a fault lasts that may pass, the last counts are returned."""
         runner = self._opened()
         try:
             self._stats = await runner.run_whole(partial(self._read_stats, self.time.now_s()))
         except self._database.failures as error:
-            if self._database.kind_of(error) is not FaultKind.UNREACHABLE:
+            if self._database.kind_of(error) is None:
                 raise self._database.translate(error) from error
             if self._stats is None:  # there are none before the first
                 self._stats = await self.must_run(Writer.stats)
@@ -257,6 +257,7 @@ class Transactions:
     async def _persist(self, work: Work[T], at: Moment) -> T:
         """Repeat until it succeeds or patience ends."""
         began_s = self._monotonic()
+        waiting = self._patience.waiting(began_s)
         for delay_s in retry_delays_s():
             try:
                 return await self._attempt(work, at, first=True)
@@ -266,7 +267,7 @@ class Transactions:
                 until_s = began_s
                 if not self._closing:
                     kind = FaultKind.LOCKED if error.fault is None else error.fault.kind
-                    until_s = self._patience.until_s(kind, began_s)
+                    until_s = waiting.until_s(kind, now_s)
                 if now_s >= until_s:
                     self._broken = StoreError(
                         f"{self._database.name} cannot be used"
@@ -306,7 +307,7 @@ class Transactions:
             kind = self._database.kind_of(error.cause) or FaultKind.UNREACHABLE
             raise _LaterError(self._fault(kind, error.cause), cause=error.cause) from error
         except BaseException as error:
-            if (kind_found := self._database.kind_of(error)) is not None:
+            if (kind_found := self._kind_of(error)) is not None:
                 self._failing = True
                 raise _LaterError(self._fault(kind_found, error), cause=error) from error
             if isinstance(error, Exception) and self._database.is_of_value(error):
@@ -317,17 +318,23 @@ class Transactions:
             raise
 
     def _transact_repeatedly(self, work: Work[T], at: Moment, now_s: float, db: Connection) -> T:
-        alone = False
-        for _ in range(CONFLICTS_MAX):
+        alone, conflicts = False, 0
+        while True:
             try:
                 return self._transact_once(work, at, now_s, db, alone=alone)
             except AloneNeeded:
                 alone = True
             except TransactionConflict:
                 self.conflicts += 1
-        raise StoreError(
-            f"{self._database.name} cannot be used: a transaction collided with others"
-            f" {CONFLICTS_MAX} times in a row"
+                conflicts += 1
+                if conflicts == CONFLICTS_MAX:
+                    raise  # it may succeed after a while
+
+    def _kind_of(self, error: BaseException) -> FaultKind | None:
+        return (
+            FaultKind.LOCKED
+            if isinstance(error, TransactionConflict)
+            else self._database.kind_of(error)
         )
 
     def _transact_once(
@@ -398,6 +405,8 @@ class Transactions:
 
     def _fault(self, kind: FaultKind, error: BaseException) -> TransientFault:
         name = self._database.name
+        if isinstance(error, TransactionConflict):
+            error = error.__cause__ or error
         sentence = (
             str(self._database.translate(error))
             if isinstance(error, self._database.failures)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import Any, Final
 
@@ -10,13 +9,12 @@ import asyncpg
 
 from storage.engine.statements import CommitUnknown
 from storage.location import ServerLocation
-from storage.postgres.errors import fault_kind_of
+from storage.postgres.errors import ends_connection
 from storage.postgres.schema import create_or_check
 from storage.postgres.server_connection import ServerConnection
 from storage.postgres.server_time import ServerTime
 from storage.postgres.statements import SCRIPTS, statements
 from storage.timekeeper import StoreTime
-from storage.transient_faults import FaultKind
 
 SETTINGS: Final = SCRIPTS / "settings.sql"
 _STATUS_WAIT_S: Final = 2.0  # for the server to notice that a connection has ended
@@ -73,8 +71,7 @@ class PostgresConnection(ServerConnection):
         try:
             self.sql.wait(db.execute("COMMIT"))
         except Exception as error:
-            if written is not None and fault_kind_of(error) is FaultKind.UNREACHABLE:
-                self.sql.drop()
+            if written is not None and ends_connection(error):
                 raise CommitUnknown(str(written), error) from error
             raise
 
@@ -90,10 +87,10 @@ class PostgresConnection(ServerConnection):
             time.sleep(_STATUS_POLL_S)
 
     def roll_back(self, error: BaseException) -> None:
-        if fault_kind_of(error) is FaultKind.UNREACHABLE:
-            self.sql.drop()
         db = self.sql.db
         if db is None or db.is_closed() or not db.is_in_transaction():
             return
-        with contextlib.suppress(Exception):
+        try:
             self.sql.complete(db.execute("ROLLBACK"))
+        except Exception:  # noqa: BLE001 - the server does it when the connection ends
+            self.sql.drop()

@@ -21,12 +21,14 @@ from storage.transient_faults import FaultKind
 FAILURES = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     OSError,
     zlib.error,
     msgspec.DecodeError,
 )
 # Errors about a value; all other errors are about the database.
 _OF_VALUES = (
+    asyncpg.CardinalityViolationError,
     asyncpg.DataError,
     asyncpg.IntegrityConstraintViolationError,
     asyncpg.ProgramLimitExceededError,

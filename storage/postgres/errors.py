@@ -13,8 +13,13 @@ from asyncpg import (
     InterfaceError,
     InternalClientError,
     PostgresError,
+    ProtocolViolationError,
 )
-from asyncpg.exceptions import TargetServerAttributeNotMatched
+from asyncpg.exceptions import (
+    TargetServerAttributeNotMatched,
+    UnsupportedClientFeatureError,
+    UnsupportedServerFeatureError,
+)
 
 from storage.location import ServerLocation
 from storage.secret_sources import SecretError
@@ -23,50 +28,98 @@ from storage.transient_faults import FaultKind, kind_of
 
 VERSION_MIN: Final = 15
 
-# Classes and codes of the appendix "PostgreSQL Error Codes"; a longer prefix wins.
+# Classes and codes of the appendix "PostgreSQL Error Codes"; a longer prefix wins. None: it will
+# not pass, because an operator must change something, or because it is about a value. What is not
+# listed here is UNKNOWN: a new connection, and some time, may help.
 _FAULTS: Final = {
+    "03": FaultKind.UNKNOWN,  # a statement is not complete
     "08": FaultKind.UNREACHABLE,  # the connection was lost
+    "08P01": FaultKind.UNKNOWN,  # a violation of the protocol
+    "09": FaultKind.UNKNOWN,  # of triggers, which are not ours
+    "0A": FaultKind.UNKNOWN,  # not supported: also a plan from before a change of the schema
+    "0B": FaultKind.UNKNOWN,  # the state of a transaction
+    "0F": FaultKind.UNKNOWN,  # locators
+    "0L": None,  # a grantor
+    "0P": None,  # no such role
+    "0Z": FaultKind.UNKNOWN,  # diagnostics
+    "10": FaultKind.UNKNOWN,  # XQuery
+    "20": FaultKind.UNKNOWN,  # a case in a procedure
+    "21": None,  # a value: the same row twice in one statement
+    "22": None,  # a value
+    "23": None,  # a value
+    "24": FaultKind.UNKNOWN,  # the state of a cursor
+    "25": FaultKind.UNKNOWN,  # the state of a transaction
     "25006": FaultKind.UNREACHABLE,  # read-only: another server has taken over
     "25P03": FaultKind.UNREACHABLE,  # a timeout while the connection was idle
+    "25P04": FaultKind.LOCKED,  # a transaction timeout
+    "26": FaultKind.UNKNOWN,  # a prepared statement is gone: made by another connection
+    "27": FaultKind.UNKNOWN,  # of triggers
+    "28": None,  # no such user, a wrong password
+    "2B": None,  # dependent privileges
+    "2D": FaultKind.UNKNOWN,  # the end of a transaction
+    "2F": FaultKind.UNKNOWN,  # of functions, which are not ours
+    "34": FaultKind.UNKNOWN,  # the name of a cursor
+    "38": FaultKind.UNKNOWN,  # of functions
+    "39": FaultKind.UNKNOWN,  # of functions
+    "3B": FaultKind.UNKNOWN,  # a savepoint
+    "3D": None,  # no such database
+    "3F": None,  # no such schema
     "40": FaultKind.LOCKED,  # deadlocks, serialization failures
+    "42": None,  # no such table or column, no privilege
+    "42P03": FaultKind.UNKNOWN,  # a cursor of this name exists
+    "42P05": FaultKind.UNKNOWN,  # a prepared statement of this name exists
+    "44": FaultKind.UNKNOWN,  # a view with a check, which is not ours
     "53": FaultKind.IO,  # other resources
     "53100": FaultKind.NO_SPACE,
     "53200": FaultKind.MEMORY,
     "53300": FaultKind.UNREACHABLE,  # too many connections
-    "55P03": FaultKind.LOCKED,
+    "54": None,  # a value that is too large
+    "55": FaultKind.LOCKED,  # an object is in use, or not ready
+    "57": FaultKind.UNREACHABLE,  # shutdown, crash, recovery
     "57014": FaultKind.LOCKED,  # a statement timeout
-    "57P": FaultKind.UNREACHABLE,  # shutdown, crash, recovery
     "57P04": None,  # the database was dropped
-    "58030": FaultKind.IO,
+    "58": FaultKind.IO,  # errors of the server's system
+    "72": FaultKind.LOCKED,  # a snapshot is too old
+    "F0": FaultKind.UNKNOWN,  # a config file of the server
+    "HV": FaultKind.UNKNOWN,  # foreign data, which is not ours
+    "P0": FaultKind.UNKNOWN,  # of procedures, which are not ours
+    "XX": FaultKind.UNKNOWN,  # internal errors of the server
+    "XX001": None,  # the data is damaged
+    "XX002": None,  # an index is damaged
 }
-_LASTING_PROTOCOL: Final = "08P01"  # such as a setting that a connection pooler does not know
 _FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 _ERRNO = re.compile(r"\[Errno (-?\d+)\]")
+_OWN: Final = (FaultKind.MEMORY, FaultKind.DESCRIPTORS)  # of this machine
+# A new connection may help. One with any other fault is still in order.
+_OF_CONNECTION: Final = (FaultKind.UNREACHABLE, FaultKind.UNKNOWN, *_OWN)
+_UNSUPPORTED: Final = (UnsupportedClientFeatureError, UnsupportedServerFeatureError)
 
 
 def fault_kind_of(error: BaseException) -> FaultKind | None:
-    """Return the kind of fault that made a call fail; None if it will not pass."""
+    """Return the kind of fault that made a call fail; None if it will not pass.
+
+    An error of the server or of asyncpg passes unless it is known that it does not."""
     if isinstance(error, PostgresError):
         code = error.sqlstate or ""
-        if code == _LASTING_PROTOCOL:
-            return None
         found = [prefix for prefix in _FAULTS if code.startswith(prefix)]
-        return _FAULTS[max(found, key=len)] if found else None
-    if isinstance(error, ssl.SSLCertVerificationError):
+        return _FAULTS[max(found, key=len)] if found else FaultKind.UNKNOWN
+    if isinstance(error, (ssl.SSLCertVerificationError, *_UNSUPPORTED)):
         return None
-    if isinstance(error, InternalClientError):  # raised while a connection is being lost
-        return FaultKind.UNREACHABLE
     if isinstance(error, OSError | MemoryError):  # OSError: TimeoutError, too
         kind = kind_of(error)
         return kind if kind in _OWN else FaultKind.UNREACHABLE
-    if isinstance(error, TargetServerAttributeNotMatched):
+    if isinstance(error, InternalClientError):  # raised while a connection is being lost
         return FaultKind.UNREACHABLE
-    if isinstance(error, InterfaceError) and "closed" in str(error):
-        return FaultKind.UNREACHABLE
+    if isinstance(error, InterfaceError):
+        if isinstance(error, ValueError):  # an argument or a value that asyncpg does not accept
+            return None
+        return FaultKind.UNREACHABLE if "closed" in str(error) else FaultKind.UNKNOWN
     return None
 
 
-_OWN: Final = (FaultKind.MEMORY, FaultKind.DESCRIPTORS)  # of this machine
+def ends_connection(error: BaseException) -> bool:
+    """Whether a connection must not be used any longer after an error of a call."""
+    return fault_kind_of(error) in _OF_CONNECTION
 
 
 def refusal_of(error: BaseException, location: ServerLocation) -> StoreRefused | None:
@@ -77,6 +130,8 @@ def refusal_of(error: BaseException, location: ServerLocation) -> StoreRefused |
     if isinstance(error, SecretError):
         return StoreRefused(f"the password for {location} cannot be read: {error}")
     kind = fault_kind_of(error)
+    if isinstance(error, ProtocolViolationError):  # a setting that a pooler does not know
+        kind = None
     if kind is None or isinstance(error, OSError | TargetServerAttributeNotMatched):
         return None if kind in _OWN else _refusal(error, location)
     return None

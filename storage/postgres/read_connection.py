@@ -11,12 +11,11 @@ import asyncpg
 from storage.engine.statements import Statements, TransactionConflict, Values
 from storage.postgres.connection import SETTINGS
 from storage.postgres.database import FAILURES
-from storage.postgres.errors import failure_of, fault_kind_of, refusal_of
+from storage.postgres.errors import ends_connection, failure_of, refusal_of
 from storage.postgres.schema import check_readable
 from storage.postgres.server_connection import ServerConnection
 from storage.secret_sources import SecretError
 from storage.store_errors import StoreError
-from storage.transient_faults import FaultKind
 
 T = TypeVar("T")
 
@@ -72,8 +71,6 @@ class ReadConnection(ServerConnection):
         except TransactionConflict as error:
             raise failure_of(error.__cause__ or error, self._location) from error
         except FAILURES as error:
-            if fault_kind_of(error) is FaultKind.UNREACHABLE:
-                self.sql.drop()
             raise failure_of(error, self._location) from error
 
     async def _read_all(
@@ -90,6 +87,4 @@ class ReadConnection(ServerConnection):
 
 
 def _may_pass(error: BaseException | None) -> bool:
-    return error is not None and (
-        isinstance(error, TransactionConflict) or fault_kind_of(error) is FaultKind.UNREACHABLE
-    )
+    return error is not None and (isinstance(error, TransactionConflict) or ends_connection(error))

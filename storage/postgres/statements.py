@@ -19,6 +19,7 @@ import asyncpg
 import msgspec
 
 from storage.engine.statements import Parameter, TransactionConflict, Value, Values
+from storage.postgres.errors import ends_connection
 from storage.postgres.named_values import with_numbers
 
 T = TypeVar("T")
@@ -27,6 +28,15 @@ SCRIPTS: Final = Path(__file__).parent / "sql"
 SHARDS: Final = 256
 _NUMBERS_AT_ONCE: Final = 512  # of a sequence
 _NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- |\Z)", re.MULTILINE | re.DOTALL)
+# Foreign keys are violated only where another session deletes a robots.txt body that this one is
+# about to refer to.
+_CONFLICTS: Final = (
+    asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.ForeignKeyViolationError,
+)  # fmt: skip
+_OF_DRIVER: Final = (
+    asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError,
+    MemoryError,
+)  # fmt: skip
 _Sequence = Literal["slot", "origin", "url", "text"]
 
 
@@ -103,34 +113,32 @@ class PostgresStatements:
         """Run a coroutine to its end. Raises what it raises."""
         if self._until_s is not None:
             call = self._in_time(call, self._until_s)
-        return self._loop.run_until_complete(call)
+        try:
+            return self._loop.run_until_complete(call)
+        except asyncio.CancelledError as error:  # by asyncpg: nobody else can
+            raise ConnectionResetError("the connection was lost") from error
 
     async def _in_time(self, call: Coroutine[Any, Any, T], until_s: float) -> T:
         async with asyncio.timeout_at(until_s):
             return await call
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
-        """Run a call of the connection to its end. Raises TransactionConflict and what it raises.
-
-        Foreign keys are violated only where another session deletes a robots.txt body that this
-        one is about to refer to."""
+        """Run a call of the connection to its end. Raises TransactionConflict, OSError, MemoryError
+        and errors of asyncpg. The connection is ended after one that may have left it unusable."""
         try:
             return self.complete(call)
-        except (
-            asyncpg.DeadlockDetectedError,
-            asyncpg.SerializationError,
-            asyncpg.ForeignKeyViolationError,
-        ) as error:
+        except _CONFLICTS as error:
             raise TransactionConflict from error
-        except asyncpg.PostgresError:
-            raise
         except Exception as error:
-            # While a connection is being lost, asyncpg raises errors of many kinds.
-            if isinstance(error, asyncpg.InternalClientError):
+            lost = self.db is None or self.db.is_closed()
+            known = isinstance(error, _OF_DRIVER)
+            if lost or not known or ends_connection(error):
                 self.drop()
-            if self.db is None or self.db.is_closed():
+            if isinstance(error, asyncpg.PostgresError) or (known and not lost):
+                raise
+            if lost:  # meanwhile, asyncpg raises errors of many kinds
                 raise ConnectionResetError("the connection was lost") from error
-            raise
+            raise asyncpg.InterfaceError(f"asyncpg failed: {error!r}") from error
 
     def drop(self) -> None:
         """End the connection without a word to the server, which may not answer."""

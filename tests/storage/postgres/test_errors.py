@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncpg
@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from storage.location import ServerLocation, parse_location
-from storage.postgres.errors import fault_kind_of, refusal_of, words_of
+from storage.postgres.errors import _FAULTS, fault_kind_of, refusal_of, words_of
 from storage.transient_faults import FaultKind
 from tests.postgres_server import WITH_PASSWORD, PostgresServer
 
@@ -214,7 +214,19 @@ async def test_faults_that_pass_are_no_refusals(postgres: PostgresServer) -> Non
         (asyncpg.OutOfMemoryError("x"), FaultKind.MEMORY),
         (asyncpg.ConfigurationLimitExceededError("x"), FaultKind.IO),
         (asyncpg.DeadlockDetectedError("x"), FaultKind.LOCKED),
-        (asyncpg.ProtocolViolationError("x"), None),
+        (asyncpg.ProtocolViolationError("x"), FaultKind.UNKNOWN),
+        (asyncpg.InterfaceError("another operation is in progress"), FaultKind.UNKNOWN),
+        (asyncpg.InterfaceError("connection is closed"), FaultKind.UNREACHABLE),
+        (asyncpg.InternalClientError("unexpected message"), FaultKind.UNREACHABLE),
+        (asyncpg.IdleSessionTimeoutError("x"), FaultKind.UNREACHABLE),
+        (asyncpg.InvalidCachedStatementError("x"), FaultKind.UNKNOWN),
+        (asyncpg.InvalidSQLStatementNameError("x"), FaultKind.UNKNOWN),
+        (asyncpg.DuplicatePreparedStatementError("x"), FaultKind.UNKNOWN),
+        (asyncpg.InternalServerError("x"), FaultKind.UNKNOWN),
+        (asyncpg.PostgresError("no code"), FaultKind.UNKNOWN),
+        (asyncpg.UndefinedTableError("x"), None),
+        (asyncpg.InsufficientPrivilegeError("x"), None),
+        (asyncpg.InvalidCatalogNameError("x"), None),
         (asyncpg.DataCorruptedError("x"), None),
         (asyncpg.InvalidPasswordError("x"), None),
         (OSError(24, "too many open files"), FaultKind.DESCRIPTORS),
@@ -227,6 +239,37 @@ async def test_faults_that_pass_are_no_refusals(postgres: PostgresServer) -> Non
 )
 def test_which_faults_pass(error: BaseException, kind: FaultKind | None) -> None:
     assert fault_kind_of(error) is kind
+
+
+# The classes of errors of which a repetition can never succeed; all others are tried again.
+LASTING = {"0L", "0P", "21", "22", "23", "28", "2B", "3D", "3F", "42", "54"}
+
+
+def subclasses(root: type[BaseException]) -> Iterator[type[BaseException]]:
+    for found in root.__subclasses__():
+        yield found
+        yield from subclasses(found)
+
+
+def test_every_error_of_the_driver_passes_unless_it_is_known_that_it_does_not() -> None:
+    for error in subclasses(asyncpg.PostgresError):
+        code = getattr(error, "sqlstate", None)
+        if code is None:
+            assert fault_kind_of(error("x")) is FaultKind.UNKNOWN, error
+            continue
+        assert code[:2] in _FAULTS, f"{error.__name__} is of a class that nobody has judged"
+        lasting = code[:2] in LASTING or code in ("57P04", "XX001", "XX002")
+        reconnects = code in ("42P03", "42P05")
+        assert (fault_kind_of(error("x")) is None) == (lasting and not reconnects), error
+    unforeseen = type("Unforeseen", (asyncpg.PostgresError,), {"sqlstate": "ZZ999"})
+    assert fault_kind_of(unforeseen("x")) is FaultKind.UNKNOWN
+
+
+def test_every_error_of_the_client_passes_unless_it_is_about_an_argument() -> None:
+    roots = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+    for error in (*roots, *(one for root in roots for one in subclasses(root))):
+        lasting = issubclass(error, ValueError) or error.__name__.startswith("Unsupported")
+        assert (fault_kind_of(error("x")) is None) == lasting, error
 
 
 def test_words_are_one_line() -> None:

@@ -7,8 +7,10 @@ import asyncio
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import asyncpg
+import pytest
 
 import storage.postgres
 from storage.location import ServerLocation, parse_location
@@ -91,6 +93,52 @@ async def test_an_order_that_waits_for_a_lock_delays_no_renewal(crawl_url: str) 
         assert not publishing.done()
     await publishing
     await foreign.close()
+    await store.close(session)
+
+
+@pytest.mark.parametrize("raised", [RuntimeError, AssertionError, asyncio.CancelledError])
+async def test_an_error_that_nobody_has_foreseen_is_tried_again(
+    crawl_url: str, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    """Of a transaction, of a renewal and of a reader, by new connections."""
+    store, reader = store_at(crawl_url), PostgresReader(location_of(crawl_url))
+    session = await store.open_session("a")
+    assert await store.pulse(session, IDLE) is not None
+    await reader.workers()
+    failing = {"link", "pulse", "reader"}
+    fetchval, fetch, fetchrow = (
+        asyncpg.Connection.fetchval, asyncpg.Connection.fetch, asyncpg.Connection.fetchrow,
+    )  # fmt: skip
+
+    def failed(who: str, sql: str, sign: str) -> None:
+        if sign in sql and who in failing:
+            failing.discard(who)
+            raise raised("the driver is confused")
+
+    async def confused(self: Any, sql: str, *values: Any, **options: Any) -> Any:
+        failed("pulse", sql, "idle::integer, hungry::integer")
+        return await fetchval(self, sql, *values, **options)
+
+    async def confused_rows(self: Any, sql: str, *values: Any, **options: Any) -> Any:
+        failed("reader", sql, "uncommitted")
+        return await fetch(self, sql, *values, **options)
+
+    async def confused_row(self: Any, sql: str, *values: Any, **options: Any) -> Any:
+        failed("link", sql, "clock_timestamp())::double precision, shift_s")
+        return await fetchrow(self, sql, *values, **options)
+
+    monkeypatch.setattr(asyncpg.Connection, "fetchval", confused)
+    monkeypatch.setattr(asyncpg.Connection, "fetch", confused_rows)
+    monkeypatch.setattr(asyncpg.Connection, "fetchrow", confused_row)
+    await store.add([link("http://a.test/")])
+    assert await store.pulse(session, IDLE) is None
+    assert await store.pulse(session, IDLE) is not None
+    assert len(await reader.workers()) == 1
+    assert not failing
+    assert (await store.stats()).queued == 1
+    assert store.telemetry().reconnections == 2
+    assert store.faults.now is None
+    await reader.close()
     await store.close(session)
 
 
