@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from crawler.events import Summary
     from crawler.fetching.request import Failure
     from crawler.observer import Contacted, Observer, Waited
+    from crawler.sinks.sink import Withdrawn
     from policies.retries import FailureCode
     from policies.robots.verdict import Verdict
     from policies.robots_state import RobotsState
@@ -86,6 +87,7 @@ __all__ = [
     "Verdict",
     "WaitTooLong",
     "Waited",
+    "Withdrawn",
     "WrongEventLoop",
     "guarded_connector",
 ]
@@ -126,6 +128,7 @@ _HOMES = {
     "TooManyRedirects": "crawler.errors",
     "WaitTooLong": "crawler.errors",
     "Verdict": "policies.robots.verdict",
+    "Withdrawn": "crawler.sinks.sink",
     "WrongEventLoop": "crawler.errors",
     "Waited": "crawler.observer",
     "guarded_connector": "crawler.embedding.middleware",

@@ -8,26 +8,39 @@ stricter applies: every directive for all robots or for us counts, and permissio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
+
+from policies.listing import parse_date
 
 
 class Directives(Struct, frozen=True, kw_only=True):
-    """Whether the page may be indexed (passed to sinks), its links followed, its body archived."""
+    """Whether the page may be indexed (passed to sinks), its links followed, its body archived.
+
+    unavailable_at: Unix seconds from which it may not be indexed (`unavailable_after`)."""
 
     index: bool = True
     follow: bool = True
     archive: bool = True
+    unavailable_at: float | None = None
 
     def merge(self, other: Directives) -> Directives:
         """The combination of both: what either forbids is forbidden."""
+        ends = [at for at in (self.unavailable_at, other.unavailable_at) if at is not None]
         return Directives(
             index=self.index and other.index,
             follow=self.follow and other.follow,
             archive=self.archive and other.archive,
+            unavailable_at=min(ends, default=None),
         )
+
+    def at(self, now_s: float) -> Directives:
+        """The directives at a time, in Unix seconds."""
+        if self.unavailable_at is None or now_s < self.unavailable_at or not self.index:
+            return self
+        return structs.replace(self, index=False)
 
 
 UNRESTRICTED: Final = Directives()
@@ -37,11 +50,12 @@ _NOFOLLOW: Final = frozenset({"nofollow", "none"})
 _NOARCHIVE: Final = frozenset({"noarchive", "nocache"})
 _BANS: Final = _NOINDEX | _NOFOLLOW | _NOARCHIVE
 # Directives with a value after a colon, which must not be taken for the name of a robot.
-_VALUED: Final = frozenset(
-    {"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"}
-)
+_UNTIL: Final = "unavailable_after"
+_VALUED: Final = frozenset({_UNTIL, "max-snippet", "max-image-preview", "max-video-preview"})
 _ALL_ROBOTS: Final = frozenset({"robots", "*"})
 _SEPARATORS: Final = re.compile(r"[,;]")
+# Servers send no-break spaces, byte order marks and quotation marks around directives.
+_NOISE: Final = re.compile(r"[^\x20-\x7e]|[\"']")
 _CHARS_MAX: Final = 10_000  # of one header or attribute
 
 
@@ -51,19 +65,10 @@ def from_header(values: Iterable[str], tokens: Sequence[str]) -> Directives:
     Within one value, `name:` addresses the directives after it to that robot, up to the next name.
     """
     names = {token.lower() for token in tokens} | _ALL_ROBOTS
-    said: set[str] = set()
+    found = _Found()
     for value in values:
-        ours = True
-        for piece in _SEPARATORS.split(value[:_CHARS_MAX].lower()):
-            name, colon, rest = piece.partition(":")
-            name = name.strip()
-            if colon and _is_robot(name):
-                ours = name.partition("/")[0] in names
-                piece = rest
-                name = rest.partition(":")[0].strip()
-            if ours and name not in _VALUED:
-                said.update(piece.replace(":", " ").split())
-    return _directives(said)
+        found.add(value, names)
+    return found.directives()
 
 
 def from_meta(metas: Iterable[tuple[str, str]], tokens: Sequence[str]) -> Directives:
@@ -72,13 +77,11 @@ def from_meta(metas: Iterable[tuple[str, str]], tokens: Sequence[str]) -> Direct
     Elements for other robots are ignored. Commas, semicolons and white space are separators.
     """
     names = {token.lower() for token in tokens} | _ALL_ROBOTS
-    said: set[str] = set()
+    found = _Found()
     for name, content in metas:
         if name.strip().lower() in names:
-            for piece in _SEPARATORS.split(content[:_CHARS_MAX].lower()):
-                if piece.partition(":")[0].strip() not in _VALUED:
-                    said.update(piece.split())
-    return _directives(said)
+            found.add(content)
+    return found.directives()
 
 
 def is_too_long(
@@ -109,11 +112,47 @@ def _is_robot(name: str) -> bool:
     )
 
 
-def _directives(said: set[str]) -> Directives:
-    if said.isdisjoint(_BANS):
-        return UNRESTRICTED
-    return Directives(
-        index=said.isdisjoint(_NOINDEX),
-        follow=said.isdisjoint(_NOFOLLOW),
-        archive=said.isdisjoint(_NOARCHIVE),
-    )
+class _Found:
+    """Collects what headers or meta elements say."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+        self._ends: list[float] = []
+
+    def add(self, value: str, names: Collection[str] | None = None) -> None:
+        """Add one value. names: of the robots that this is; None: the value addresses it."""
+        ours = True
+        pieces = _SEPARATORS.split(_NOISE.sub(" ", value[:_CHARS_MAX]).lower())
+        for place, piece in enumerate(pieces):
+            name, colon, rest = piece.partition(":")
+            name = name.strip()
+            if names is not None and colon and _is_robot(name):
+                ours = name.partition("/")[0] in names
+                piece = rest
+                name, _, rest = rest.partition(":")
+                name = name.strip()
+            if not ours:
+                continue
+            if name == _UNTIL:
+                # The date may hold a comma: "Saturday, 25-Jun-10 15:00:00 UTC".
+                self._add_end(rest, *pieces[place + 1 : place + 2])
+            elif name not in _VALUED:
+                self._said.update((piece if names is None else piece.replace(":", " ")).split())
+
+    def _add_end(self, *parts: str) -> None:
+        for text in (parts[0], ",".join(parts)):
+            for date in (text, f"{text} 00:00:00"):
+                if (at := parse_date(date)) is not None:
+                    self._ends.append(at)
+                    return
+
+    def directives(self) -> Directives:
+        said = self._said
+        if said.isdisjoint(_BANS) and not self._ends:
+            return UNRESTRICTED
+        return Directives(
+            index=said.isdisjoint(_NOINDEX),
+            follow=said.isdisjoint(_NOFOLLOW),
+            archive=said.isdisjoint(_NOARCHIVE),
+            unavailable_at=min(self._ends, default=None),
+        )

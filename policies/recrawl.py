@@ -22,6 +22,12 @@ SHORTER: Final = 3 / 4
 GONE_FACTOR: Final = 2.0
 GONE_MAX_S: Final = 365 * DAY_S
 GONE: Final = frozenset({404, 410})
+# Every tenth visit of a page is unconditional: many servers leave out of a 304 what the page
+# declares of its use (RFC 9110, 15.4.5, advises them to).
+WHOLE_EVERY: Final = 10
+# The shortest time to the visit at the end of a page's availability: it may be a second away with
+# each answer. A second late, because it must have come by then.
+_END_S_MIN: Final = 60.0
 
 
 class RecrawlMode(enum.StrEnum):
@@ -103,6 +109,11 @@ def interval_s(
     return rules.bounded(before_s * (SHORTER if seen is ContentChange.CHANGED else LONGER))
 
 
+def due_in_s(interval_s: float, ends_in_s: float) -> float:
+    """Seconds until the next visit of a page that stops being available in `ends_in_s`."""
+    return min(interval_s, max(_END_S_MIN, ends_in_s + 1.0))
+
+
 def is_modified_since_visit(listing: Listing | None, *, visited_at: float, now_s: float) -> bool:
     """Whether a sitemap reports a change since the last visit, so that the page is due immediately.
 
@@ -125,12 +136,15 @@ def is_changed(
     etag: tuple[str | None, str | None],
     last_modified: tuple[str | None, str | None],
     target: tuple[str | None, str | None] = (None, None),
+    content_type: tuple[str | None, str | None] = (None, None),
 ) -> bool:
     """Whether a page has changed; each pair is of the previous answer and this one.
 
     The bodies decide if both were read, otherwise the validators. Without either, the page counts
-    as unchanged."""
+    as unchanged. What it declares of its use is compared besides (`policies.declarations`)."""
     if status[0] != status[1] or target[0] != target[1]:
+        return True
+    if None not in content_type and content_type[0] != content_type[1]:
         return True
     for before, now in (body_hash, etag, last_modified):
         if before is not None and now is not None:

@@ -140,6 +140,7 @@ class Before(Struct, frozen=True, kw_only=True):
     redirect_url: str | None
     body_hash: str | None
     looked: Looked = Looked(0)
+    content_type: str | None = None
 
 
 class Queued(Struct, frozen=True, kw_only=True):
@@ -204,6 +205,8 @@ class Revisited(Struct, frozen=True, kw_only=True):
     slot: str
     plan: Plan | None
     deferred: bool = False  # no request was made
+    # Why sinks may no longer keep the page as it was: "noindex" or "noarchive". Not stored.
+    ban: str | None = None
 
 
 class SitemapRead(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from crawler.documents.charset import to_text
 from crawler.documents.page import PageLink, ParsedPage
@@ -27,6 +27,16 @@ class Timings:
     elapsed_s: float
 
 
+class EarlierVisit(NamedTuple):
+    """The answer that sinks may have of a page. None: it is not known."""
+
+    status: int | None
+    content_type: str | None
+
+
+_UNRECORDED: Final = EarlierVisit(None, None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrawledPage:
     """A page as it was visited: a complete response of any status except 429 and 5xx.
@@ -46,6 +56,8 @@ class CrawledPage:
     body_read: False if the body was not downloaded, because no consumer needs it.
     requisite: whether it was fetched because a mirror needs it.
     again: whether it was visited before and has changed since.
+    earlier: what sinks may have of it already, also from a visit that a crash kept from being
+        recorded. None: nothing.
     usage: usage preferences of header, meta elements and robots.txt.
     raw_headers: as received, with invalid UTF-8 as lone surrogates. None if equal to `headers`.
     """
@@ -70,6 +82,7 @@ class CrawledPage:
     data: Any = None
     referrer: str | None = None
     raw_headers: Headers | None = field(default=None, repr=False)
+    earlier: EarlierVisit | None = None
 
     @property
     def content_type(self) -> str | None:
@@ -99,7 +112,10 @@ def crawled_page(
         title=outcome.title,
         links=read.links if read and links else (),
         directives=Directives(
-            index=outcome.indexable, follow=outcome.followable, archive=outcome.archivable
+            index=outcome.indexable,
+            follow=outcome.followable,
+            archive=outcome.archivable,
+            unavailable_at=None if read is None else read.directives.unavailable_at,
         ),
         redirect_url=outcome.redirect_url,
         depth=queued.depth,
@@ -113,12 +129,20 @@ def crawled_page(
         data=value_of(queued.data),
         referrer=queued.referrer,
         raw_headers=answer.raw_headers,
+        earlier=_earlier(queued),
         timings=Timings(
             started_at=outcome.fetched_at - outcome.elapsed_s,
             latency_s=answer.latency_s,
             elapsed_s=outcome.elapsed_s,
         ),
     )
+
+
+def _earlier(queued: Queued) -> EarlierVisit | None:
+    if queued.suspect:  # it was in flight when the process died, which may have passed it on
+        return _UNRECORDED
+    before = queued.before
+    return None if before is None else EarlierVisit(before.status, before.content_type)
 
 
 def value_of(data: str | None) -> Any:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from crawler.embedding.running import Running
     from crawler.events import Summary
     from crawler.processing.link_filter import LinkFilter
-    from crawler.sinks.dispatch import PageFunction
+    from crawler.sinks.dispatch import PageFunction, WithdrawnFunction
 
 
 class Crawler:
@@ -216,6 +216,7 @@ class Crawler:
         content_types: str | Iterable[str] = (),
         noindex: bool = False,
         session_headers: bool = False,
+        withdrawn: WithdrawnFunction | None = None,
     ) -> None:
         """Register `call(page)` for every page that matches, before the page is committed. Calls
         are made one after another; an `async` function is awaited, any other runs in a thread.
@@ -224,10 +225,14 @@ class Crawler:
         directive are passed only with `noindex`, headers such as Set-Cookie only with
         `session_headers`. If `call` raises an exception, the page fails with the code `internal`
         and the crawl continues.
+
+        `withdrawn(page)` is called with a Withdrawn for every page that the function may have and
+        should no longer keep, for the reason in `page.reason`: "robots", "noindex", "noarchive", or
+        "changed" if it is no longer of a status or type that you want.
         Raises ConfigError."""
         from crawler.sinks.build import page_callback
 
-        wants = {
+        wants: dict[str, Any] = {
             "include": [include] if isinstance(include, str) else list(include),
             "exclude": [exclude] if isinstance(exclude, str) else list(exclude),
             "status": list(status),
@@ -236,6 +241,7 @@ class Crawler:
             ),
             "noindex": noindex,
             "session_headers": session_headers,
+            "withdrawn": withdrawn,
         }
         one = page_callback(call, **wants)
         running = self._running.now

@@ -15,7 +15,17 @@ from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.pace import NEVER
 from crawler.observer import Observer
 from policies.robots import Verdict
-from storage.store import Batch, Blocked, Failed, HostUpdate, Outcome, Prefetch, Queued, Visited
+from storage.store import (
+    Batch,
+    Blocked,
+    Failed,
+    HostUpdate,
+    Outcome,
+    Prefetch,
+    Queued,
+    Revisited,
+    Visited,
+)
 
 if TYPE_CHECKING:
     from crawler.documents.crawled_page import CrawledPage
@@ -111,6 +121,8 @@ class CommitBuffer:
         self._dirty[host.slot] = host
         if isinstance(outcome, Visited):
             self._links += len(outcome.links) + len(outcome.outlinks)
+        elif isinstance(outcome, Revisited) and outcome.ban and self._sinks is not None:
+            self._sinks.withdraw(url, outcome.ban, at=self._clock.wall(), id_=outcome.id)
         self._touch()
         if self._links >= LINKS_PER_COMMIT:
             self.commit_soon()

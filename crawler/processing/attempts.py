@@ -8,6 +8,7 @@ from msgspec import structs
 
 from crawler.fetching.request import Answer, Failure
 from crawler.frontier.frontier import REFUSALS
+from policies import declarations
 from policies.retries import (
     BACKOFF_S_MAX,
     FailureCode,
@@ -23,6 +24,7 @@ from storage.store import (
     Blocked,
     BlockReason,
     Failed,
+    Plan,
     Queued,
     Retry,
     Revisited,
@@ -73,6 +75,12 @@ def led_on(queued: Queued, slot: str, target: str, *, now_s: float) -> Failed:
     return Failed(id=queued.id, slot=slot, error=error, attempts=attempts, last_at=now_s)
 
 
+def must_read(plan: Plan) -> Plan:
+    """The plan of a page that must be read again whole, and that counts as changed then: what is
+    recorded of it does not go with its latest answer."""
+    return structs.replace(plan, etag=None, last_modified=None, declared=declarations.UNKNOWN)
+
+
 def deferred(queued: Queued, slot: str) -> Retry | Revisited:
     """Of a suspect, while another one is in flight."""
     if queued.before is not None:
@@ -97,7 +105,8 @@ def _spread(queued: Queued) -> float:
 def unkept(page: Visited, fault: str) -> Failed | Revisited:
     """After a page that a sink could not take, by a fault of its own."""
     if page.again:
-        return Revisited(id=page.id, slot=page.slot, plan=page.plan)
+        plan = None if page.plan is None else must_read(page.plan)
+        return Revisited(id=page.id, slot=page.slot, plan=plan)
     error = f"{FailureCode.INTERNAL}: {fault}, in a sink"
     return Failed(id=page.id, slot=page.slot, error=error, attempts=1, last_at=page.fetched_at)
 

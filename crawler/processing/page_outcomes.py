@@ -21,7 +21,7 @@ from crawler.processing.link_filter import LinkFilter
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemaps import Sitemaps
-from policies.indexing import UNRESTRICTED, Directives, from_header
+from policies.indexing import UNRESTRICTED, Directives, from_header, from_meta
 from policies.scope import CUTS, HOPS_MAX, Skip
 from policies.url import canonical, host_of, origin_of
 from policies.usage import NONE, Usage
@@ -73,6 +73,7 @@ class PageOutcomes:
         needed: page_requisites.Needed | None = None
         cut: list[str] = []
         content_type = answer.headers.get("Content-Type")
+        body = UNRESTRICTED
         if "X-Robots-Tag" in answer.headers:
             directives = from_header(answer.headers.getall("X-Robots-Tag"), tokens)
         else:
@@ -94,6 +95,8 @@ class PageOutcomes:
             )
             title = read.title
             directives = read.directives  # of its header, too
+            if directives.unavailable_at is not None:
+                body = from_meta(read.metas, tokens)
             if self._links is None and self._follows(queued, name):
                 found += await self._follow(queued, read, directives)
             for reason, count in read.skipped.items():
@@ -108,16 +111,17 @@ class PageOutcomes:
         elif redirect_url is None and answer.status in REDIRECT_STATUSES:
             for reason, count in stored_links.bad_redirect(answer).skipped.items():
                 self._buffer.skip(reason, count)
-        usage = NONE
-        if read is not None:
-            usage = stored_links.usage_of(answer, read, self._robots.get(origin_of(queued.url)))
+        usage = stored_links.usage_of(answer, read, self._robots.get(origin_of(queued.url)))
+        now_s = self._clock.wall()
+        if directives is not UNRESTRICTED:
+            directives = directives.at(now_s)
         external = external_links.is_external(self._scope, queued, name)
         links = self._stored_links(name, answer, read, redirect_url, needed, external=external)
         outcome = Visited(
             id=queued.id,
             slot=host.slot,
             status=answer.status,
-            fetched_at=round(self._clock.wall(), 3),  # as the store keeps it: sinks say the same
+            fetched_at=round(now_s, 3),  # as the store keeps it: sinks say the same
             content_type=content_type,
             body_bytes=len(answer.body) if answer.body_read else 0,
             elapsed_s=answer.ended_s - answer.started_s,
@@ -128,7 +132,7 @@ class PageOutcomes:
             archivable=directives.archive,
             ungoverned=passed.ungoverned,
             links=found,
-            plan=self._schedule.plan(queued, answer),
+            plan=self._schedule.plan(queued, answer, body),
             again=queued.before is not None,
             canonical_url=stored_links.canonical_url(read),
             body_hash=stored_links.body_hash(answer),

@@ -114,7 +114,7 @@ class Scheduler:
             sitemaps=sitemaps,
         )
         self._fetches: dict[Origin, asyncio.Task[None]] = {}
-        schedule = RecrawlPlanner(crawl.config, crawl.clock)
+        schedule = RecrawlPlanner(crawl.config, crawl.clock, frontier.robots)
         self._worker = Worker(
             crawl, self.downloader, self.committer, self._limits, schedule, sitemaps, self._seen
         )

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, SinkConfig, from_dict
 from crawler.fetching.content_coding import ACCEPT_ENCODING
 from crawler.fetching.fetcher import ACCEPT
-from crawler.sinks.dispatch import PageCallback, PageFunction, SinkFilter, SinkRoute, Sinks
+from crawler.sinks.dispatch import (
+    PageCallback,
+    PageFunction,
+    SinkFilter,
+    SinkRoute,
+    Sinks,
+    WithdrawnFunction,
+)
 from crawler.sinks.sink import Sink
 from crawler.version import __version__
 
@@ -24,9 +32,11 @@ def build_sinks(
     )
 
 
-def page_callback(call: PageFunction, **options: object) -> PageCallback:
+def page_callback(
+    call: PageFunction, *, withdrawn: WithdrawnFunction | None = None, **options: Any
+) -> PageCallback:
     """Create a callback with options as in a `[[sink]]`. Raises ConfigError."""
-    return PageCallback(call=call, filter=page_filter(**options))
+    return PageCallback(call=call, withdrawn=withdrawn, filter=page_filter(**options))
 
 
 def page_filter(**options: object) -> SinkFilter:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -42,6 +42,7 @@ SESSION_HEADERS: Final = (
 _NO_TYPE: Final = "application/octet-stream"  # RFC 9110, section 8.3
 
 PageFunction = Callable[[CrawledPage], Awaitable[None] | None]
+WithdrawnFunction = Callable[[Withdrawn], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,26 @@ class SinkFilter:
                 return False
         return self.accepts_url(url, requisite=requisite)
 
+    def accepts_page(self, page: CrawledPage) -> bool:
+        """Return whether a page is accepted that may be indexed."""
+        return self.accepts(page.url, page.status, page.content_type, requisite=page.requisite)
+
+    def may_have(self, page: CrawledPage) -> bool:
+        """Return whether an earlier answer of a page may have been accepted."""
+        before = page.earlier
+        if before is None:
+            return False
+        if before.status is None:
+            return self.accepts_url(page.url, requisite=page.requisite)
+        return self.accepts(page.url, before.status, before.content_type, requisite=page.requisite)
+
+    def withdrawal(self, page: CrawledPage) -> Withdrawn | None:
+        """Return what to tell a sink that does not get this page; None: it never had it."""
+        if not self.may_have(page):
+            return None
+        reason = "changed" if page.directives.index else "noindex"
+        return Withdrawn(url=page.url, withdrawn_at=page.fetched_at, reason=reason)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRoute:
@@ -102,11 +123,15 @@ class PageCallback:
     """A user's function that is called with one page at a time, in a thread if it is not async.
 
     Pages stay queued until it returns. An exception is a fault of its page only.
+
+    withdrawn: called with pages that the function had and should no longer keep.
     """
 
     call: PageFunction
     filter: SinkFilter
-    queue: deque[tuple[CrawledPage, int]] = field(default_factory=deque)  # with the ids of URLs
+    withdrawn: WithdrawnFunction | None = None
+    # With the ids of URLs.
+    queue: deque[tuple[CrawledPage | Withdrawn, int]] = field(default_factory=deque)
 
     async def run(self) -> dict[int, str]:
         """Call the function with all pages queued now. Return faults by the ids of URLs."""
@@ -121,18 +146,26 @@ class PageCallback:
         for _ in range(len(self.queue)):
             page, id_ = self.queue[0]
             try:
-                if inspect.iscoroutinefunction(self.call):
-                    await self.call(page)
-                else:
-                    answer = await in_thread(result_or_error, self.call, page)
-                    if isinstance(answer, Exception):
-                        raise answer  # noqa: TRY301
-                    if answer is not None:
-                        await answer
+                if not isinstance(page, Withdrawn):
+                    await _called(self.call, page)
+                elif self.withdrawn is not None:
+                    await _called(self.withdrawn, page)
             except Exception as error:  # noqa: BLE001
                 faults[id_] = contained(f"a function called with {page.url}", error)
             self.queue.popleft()
         return faults
+
+
+async def _called(call: Callable[[Any], Awaitable[None] | None], value: object) -> None:
+    """Call a user's function, in a thread if it is not async. Raises what it raises."""
+    if inspect.iscoroutinefunction(call):
+        await call(value)
+        return
+    answer = await in_thread(result_or_error, call, value)
+    if isinstance(answer, Exception):
+        raise answer
+    if answer is not None:
+        await answer
 
 
 _calling: ContextVar[bool] = ContextVar("_calling", default=False)
@@ -227,23 +260,21 @@ class Sinks(SinkWriter):
         if not self.any:
             return
         public = _without_session(page)
-        url, status, content_type = page.url, page.status, page.content_type
-        index, requisite = page.directives.index, page.requisite
+        index = page.directives.index
         for route in self._routes:
             accepted = route.filter
-            if not accepted.accepts(url, status, content_type, requisite=requisite):
-                continue
-            if index or accepted.noindex:
+            if (index or accepted.noindex) and accepted.accepts_page(page):
                 given = page if accepted.session_headers else public
                 self._queue.append((route.sink, given, id_))
                 self._queued_bytes += len(page.body) + _PAGE_BYTES
-            elif page.again:
-                gone = Withdrawn(url=url, withdrawn_at=page.fetched_at, reason="noindex")
+            elif page.earlier is not None and (gone := accepted.withdrawal(page)) is not None:
                 self._queue.append((route.sink, gone, id_))
         for one in self._callbacks:
-            if (index or one.filter.noindex) and one.filter.accepts(url, status, content_type):
+            if (index or one.filter.noindex) and one.filter.accepts_page(page):
                 one.queue.append((page if one.filter.session_headers else public, id_))
                 self._queued_bytes += len(page.body) + _PAGE_BYTES
+            elif page.earlier is not None and (gone := one.filter.withdrawal(page)) is not None:
+                one.queue.append((gone, id_))
 
     def withdraw_blocked(self, url: str, block: Blocked) -> None:
         """Withdraw a page from the sinks that may have it, because its URL is now blocked."""
@@ -253,9 +284,22 @@ class Sinks(SinkWriter):
             robots_url=block.robots_url,
             rule=block.rule,
         )
-        for route in self._routes:
-            if route.filter.accepts_url(url, requisite=True):
-                self._queue.append((route.sink, page, block.id))
+        self._withdraw(page, block.id)
+
+    def withdraw(self, url: str, reason: str, *, at: float, id_: int) -> None:
+        """Withdraw a page from the sinks that may have it, because of a directive. at: Unix
+        seconds."""
+        self._withdraw(Withdrawn(url=url, withdrawn_at=at, reason=reason), id_)
+
+    def _withdraw(self, page: Withdrawn, id_: int) -> None:
+        def concerns(one: SinkFilter) -> bool:
+            kept = page.reason == "noindex" and one.noindex
+            return not kept and one.accepts_url(page.url, requisite=True)
+
+        self._queue += [(route.sink, page, id_) for route in self._routes if concerns(route.filter)]
+        for one in self._callbacks:
+            if concerns(one.filter):
+                one.queue.append((page, id_))
 
     async def flush(self) -> None:
         """Return when everything queued is on disk and every callback has run. Raises SinkError.

@@ -91,6 +91,7 @@ class Mirror:
         self._fsync = config.fsync
         self._changed_folders: set[str] = set()  # since the last flush
         self._withdrawn: set[str] = set()  # since the last flush
+        self._outdated: set[str] = set()  # files of a page that is put again, until rewritten
         self._lock: BinaryIO | None = None
         self._links = Journal(self.path / MARK / "links.jsonl", mode)
         self._aliases = Journal(self.path / MARK / "aliases.jsonl", mode)
@@ -164,25 +165,27 @@ class Mirror:
     def undo(self) -> None:
         """Discard journal entries. Files need no undo, because they are written again."""
         self._withdrawn.clear()
+        self._outdated.clear()
         self._links.undo()
         self._aliases.undo()
 
     def put(self, page: CrawledPage) -> None:
         with sink_errors(self):
             self._remove_aliases()  # before the page may add some of their names
+            if page.earlier is not None:
+                self._outdated.update(self._files_of(page.url))
             if page.redirect_url is not None:
                 self._put_redirect(page.url, page.redirect_url)
             elif 200 <= page.status < 300 and page.body_read and page.directives.archive:
                 self._put_body(page)
-            elif page.again and not page.directives.archive:
-                for name in self._files_of(page.url):
-                    self._folder.remove(name)
+            while self._outdated:  # of another type, or the page has no file by now
+                self._folder.remove(self._outdated.pop())
 
     def withdraw(self, page: Withdrawn) -> None:
         with sink_errors(self):
             for name in self._files_of(page.url):
-                if name.endswith(".html"):
-                    self._write(name, notice(page.url, page.robots_url))
+                if name.endswith(".html") and page.reason != "changed":
+                    self._write(name, notice(page.url, page.robots_url, page.reason))
                 else:
                     self._folder.remove(name)
             self._withdrawn.add(page.url)
@@ -249,6 +252,7 @@ class Mirror:
 
     def _write(self, name: str, content: bytes) -> None:
         self._folder.write(name, content, draft=f"{MARK}/draft", fsync=self._fsync)
+        self._outdated.discard(name)
         if folder := name.rpartition("/")[0]:
             self._changed_folders.add(folder)
 

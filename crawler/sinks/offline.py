@@ -132,9 +132,9 @@ def own_page(title: str, body: str, *, head: str = "") -> bytes:
     return _UTF8 + f"<!DOCTYPE html>{policy}<title>{title}</title>{head}{body}\n".encode()
 
 
-def notice(url: str, robots_url: str | None) -> bytes:
+def notice(url: str, robots_url: str | None, reason: str = "noindex") -> bytes:
     """Return the page that replaces a withdrawn page."""
-    what = f"fetch {url}" if robots_url else "have it indexed"
+    what = f"fetch {url}" if robots_url else "index it" if reason == "noindex" else "keep it"
     text = escape(f"{robots_url or url} asks not to {what}.")
     return own_page("Withdrawn", f"<h1>Withdrawn</h1>\n<p>{text}</p>")
 

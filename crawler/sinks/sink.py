@@ -59,8 +59,9 @@ class Withdrawn:
     """A page that sinks may have and should no longer keep.
 
     withdrawn_at: Unix seconds.
-    reason: "robots" if robots.txt disallows the page, as found later (law 4, docs/laws.md) or on a
-        revisit; "noindex" if a revisited page asks not to be indexed.
+    reason: "robots" if robots.txt disallows the page, as found later or on a
+        revisit; "noindex" and "noarchive" if its answer forbids that by now; "changed" if the sink
+        does not accept pages of its present status or type.
     """
 
     url: str

@@ -20,7 +20,7 @@ _AgainShape = list[
             tuple[
                 int, str, int, float, int, int, str | None, str | None, float, float, float, int,
                 int, str | None, str | None, str | None, ListingShape | None, int, str | None,
-                str | None,
+                str | None, str | None,
             ]
         ],
         float | None,
@@ -115,13 +115,13 @@ class RecrawlPlans:
                             last_modified=last_modified, declared=declared,
                         ),
                         status=status, redirect_url=redirect_url, body_hash=body_hash,
-                        looked=Looked(looked),
+                        looked=Looked(looked), content_type=content_type,
                     ),
                 )
                 for (
                     key, url, depth, priority, flags, status, redirect_url, body_hash, interval_s,
                     checked_at, changed_at, visits, failures, etag, last_modified, declared,
-                    listing, looked, data, referrer,
+                    listing, looked, data, referrer, content_type,
                 ) in rows
             ]  # fmt: skip
             found[slot] = (urls, next_in_s)

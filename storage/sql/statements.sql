@@ -250,7 +250,7 @@ SELECT json_group_array(json_array(
     SELECT json_group_array(json_array(
       q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
       q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag, q.last_modified,
-      q.declared, json(q.listing), q.looked, q.data, q.referrer
+      q.declared, json(q.listing), q.looked, q.data, q.referrer, q.content_type
     ))
     FROM (
       SELECT
@@ -265,6 +265,7 @@ SELECT json_group_array(json_array(
           SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
         ), NULL) AS listing,
         coalesce(k.directives, 0) >> 3 AS looked,
+        (SELECT t.text FROM texts AS t WHERE t.id = k.content_type) AS content_type,
         iif(u.flags & 128, (SELECT d.json FROM data AS d WHERE d.id = u.id), NULL) AS data,
         iif(?, (
           SELECT ro.name || r.path FROM urls AS r JOIN origins AS ro ON ro.id = r.origin

@@ -34,7 +34,7 @@ from crawler.errors import (
 from crawler.events import FrequentReason, Summary, WaitingHost
 from crawler.fetching.request import Failure
 from crawler.observer import Contacted, Waited
-from crawler.sinks.sink import SinkError
+from crawler.sinks.sink import SinkError, Withdrawn
 from policies import robots
 from policies.holds import Hold, HoldReason
 from policies.indexing import Directives
@@ -123,6 +123,7 @@ VALUES: list[object] = [
     SUMMARY,
     FailedPage(url=URL, code=FailureCode.DNS, sentence="no such name", attempts=4, failed_at=2.0),
     BlockedPage(url=URL, verdict=VERDICT, blocked_at=2.0, data={"a": [1]}, referrer=URL),
+    Withdrawn(url=URL, withdrawn_at=2.0, reason="noindex"),
     FAILURE,
     Waited(url=URL, slot="example.com", started_at=1.0, elapsed_s=2.0, error=None),
     Contacted(

@@ -14,6 +14,8 @@ NOINDEX = Directives(index=False)
 NOFOLLOW = Directives(follow=False)
 NOARCHIVE = Directives(archive=False)
 NONE = Directives(index=False, follow=False)
+UNTIL = Directives(unavailable_at=1277506800.0)  # 2010-06-25T23:00:00Z
+DAY = Directives(unavailable_at=1277424000.0)  # 2010-06-25T00:00:00Z
 
 
 @pytest.mark.parametrize(
@@ -44,12 +46,27 @@ NONE = Directives(index=False, follow=False)
         (("360spider: noindex",), FREE),
         (("*: noindex",), NOINDEX),
         (("robots: noindex",), NOINDEX),
-        (("unavailable_after: 25 Jun 2010 15:00:00 PST",), FREE),
-        (("unavailable_after: 25 Jun 2010 15:00:00 PST, noindex",), NOINDEX),
-        (("unavailable_after: Saturday, 25-Jun-10 15:00:00 UTC, nofollow",), NOFOLLOW),
-        (("unavailable_after: Sat, 25 Jun 2010 15:00:00 GMT, nofollow",), NOFOLLOW),
+        (("unavailable_after: 25 Jun 2010 15:00:00 PST",), UNTIL),
+        (("unavailable_after: 25-Jun-2010 15:00:00 PST",), UNTIL),
+        (("Unavailable_After:2010-06-25T23:00:00Z",), UNTIL),
+        (("unavailable_after: 2010-06-25",), DAY),
+        (("unavailable_after: 25 Jun 2010",), DAY),
+        (("unavailable_after: soon",), FREE),
+        (("unavailable_after:",), FREE),
+        (("unavailable_after: 26 Jun 2010", "unavailable_after: 25 Jun 2010"), DAY),
+        (("unavailable_after: 25 Jun 2010 15:00:00 PST, noindex",), UNTIL.merge(NOINDEX)),
+        (("unavailable_after: Saturday, 25-Jun-10 23:00:00 UTC, nofollow",),
+         UNTIL.merge(NOFOLLOW)),
+        (("unavailable_after: Sat, 25 Jun 2010 23:00:00 GMT, nofollow",), UNTIL.merge(NOFOLLOW)),
         (("otherbot: unavailable_after: 25 Jun 2010 15:00:00 PST, noindex",), FREE),
-        (("examplebot: unavailable_after: 25 Jun 2010 15:00:00 PST, noindex",), NOINDEX),
+        (("examplebot: unavailable_after: 25 Jun 2010 15:00:00 PST, noindex",),
+         UNTIL.merge(NOINDEX)),
+        (("\ufeffnoindex\u00a0", "no\ufffdfollow"), NOINDEX),
+        (("\u00a0noindex,\u00a0nofollow\udcff",), NONE),
+        (('"noindex, nofollow"',), NONE),
+        (("'noindex'",), NOINDEX),
+        (("otherbot: noindex; examplebot:noarchive",), NOARCHIVE),
+        (("NOINDEX;NOFOLLOW",), NONE),
         (("max-snippet: 20, max-image-preview:large, noindex",), NOINDEX),
         (("max-image-preview: none",), FREE),
         (("noindex: 1",), NOINDEX),
@@ -74,6 +91,10 @@ def test_x_robots_tag(values: tuple[str, ...], expected: Directives) -> None:
         ((("description", "noindex"),), FREE),
         ((("robots", "max-image-preview: none, nofollow"),), NOFOLLOW),
         ((("robots", ""),), FREE),
+        ((("robots", "unavailable_after: 25 Jun 2010 15:00:00 PST"),), UNTIL),
+        ((("examplebot", "noarchive, unavailable_after: 2010-06-25"),), DAY.merge(NOARCHIVE)),
+        ((("otherbot", "unavailable_after: 2010-06-25"),), FREE),
+        ((("robots", "noindex\u200b,\u00a0nofollow"),), NONE),
     ],
 )
 def test_meta_robots(metas: tuple[tuple[str, str], ...], expected: Directives) -> None:
@@ -88,6 +109,14 @@ def test_each_of_several_tokens_is_ours() -> None:
 def test_merge_is_the_strictest() -> None:
     assert NOINDEX.merge(NOFOLLOW) == NOFOLLOW.merge(NOINDEX) == NONE
     assert FREE.merge(NOARCHIVE) == NOARCHIVE
+    assert UNTIL.merge(DAY) == DAY.merge(UNTIL) == DAY
+
+
+def test_what_is_no_longer_available_may_not_be_indexed() -> None:
+    end_s = 1277506800.0
+    assert UNTIL.at(end_s - 1) == UNTIL
+    assert UNTIL.at(end_s).index is False
+    assert FREE.at(end_s) == FREE
 
 
 @pytest.mark.parametrize(

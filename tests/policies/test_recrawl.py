@@ -147,6 +147,8 @@ def test_what_counts_as_a_change() -> None:
     assert not changed()
     assert changed(status=(200, 404))
     assert changed(target=("http://a.test/1", "http://a.test/2"))
+    assert changed(content_type=("text/html", "text/plain"), body_hash=("1", "1"))
+    assert not changed(content_type=("text/html", None), body_hash=("1", "1"))
     assert changed(body_hash=("1", "2"))
     assert not changed(body_hash=("1", "1"), etag=('"1"', '"2"'))  # the body decides
     assert changed(body_hash=("1", None), etag=('"1"', '"2"'))

@@ -393,7 +393,7 @@ SELECT coalesce(json_agg(json_build_array(
     SELECT coalesce(json_agg(json_build_array(
       q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
       q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag, q.last_modified,
-      q.declared, q.listing, q.looked, q.data, q.referrer
+      q.declared, q.listing, q.looked, q.data, q.referrer, q.content_type
     )), '[]')
     FROM (
       SELECT
@@ -409,6 +409,7 @@ SELECT coalesce(json_agg(json_build_array(
           SELECT json_build_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
         ) END AS listing,
         coalesce(k.directives, 0) >> 3 AS looked,
+        (SELECT t.text FROM texts AS t WHERE t.id = k.content_type) AS content_type,
         CASE WHEN u.flags & 128 <> 0 THEN (SELECT d.json FROM data AS d WHERE d.id = u.id) END AS data,
         CASE WHEN $2::boolean THEN (
           SELECT ro.name || r.path FROM urls AS r JOIN origins AS ro ON ro.id = r.origin

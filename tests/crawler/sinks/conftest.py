@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.documents.crawled_page import CrawledPage, Timings
+from crawler.documents.crawled_page import CrawledPage, EarlierVisit, Timings
 from crawler.documents.page import PageLink
 from policies.indexing import Directives
 
@@ -28,6 +28,7 @@ def make_page() -> MakePage:
         body_read: bool = True,
         fetched_at: float = 1_700_000_000.125,
         again: bool = False,
+        earlier: EarlierVisit | None = None,
     ) -> CrawledPage:
         fields = CIMultiDict(headers)
         if content_type is not None:
@@ -47,6 +48,7 @@ def make_page() -> MakePage:
             address="127.0.0.1",
             body_read=body_read,
             again=again,
+            earlier=earlier or (EarlierVisit(200, "text/html") if again else None),
         )
 
     return make

@@ -7,6 +7,7 @@ import gzip
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -65,7 +66,7 @@ def config_of(folder: Path, **keys: object) -> Config:
     return from_dict({"crawl": {"user_agent": "bot/1 (+https://e.test/)"}, "sink": sinks})
 
 
-async def take(folder: Path, *pages: CrawledPage, **keys: object) -> list[CrawledPage]:
+async def take(folder: Path, *pages: CrawledPage, **keys: Any) -> list[CrawledPage]:
     got: list[CrawledPage] = []
     async with build_sinks(config_of(folder, **keys), [page_callback(got.append, **keys)]) as sinks:
         for page in pages:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from crawler.clock import RealClock
-from crawler.documents.crawled_page import CrawledPage
+from crawler.documents.crawled_page import CrawledPage, EarlierVisit
 from crawler.sinks.dispatch import PAGES_MAX, PageCallback, SinkFilter, SinkRoute, Sinks
 from crawler.sinks.sink import SinkError, Withdrawn
 from storage.store import Blocked, BlockReason
@@ -236,3 +236,44 @@ async def test_a_stop_bounds_what_closing_a_sink_completes(
         sinks.stop()
     await sinks.close()
     assert sink.calls == ["open", "close", *([] if stopped else ["finished"])]
+
+
+async def test_what_a_crash_kept_from_being_recorded_may_be_there(make_page: MakePage) -> None:
+    """A page that was in flight when the process died: asked for again, it forbids to be kept."""
+    sink, images = Memory(), Memory()
+    gone: list[Withdrawn] = []
+    routes = [
+        SinkRoute(sink=sink, filter=SinkFilter()),
+        SinkRoute(sink=images, filter=SinkFilter(include=("*.png",))),
+    ]
+    function = PageCallback(call=lambda _: None, withdrawn=gone.append, filter=SinkFilter())
+    async with Sinks(routes, [function]) as sinks:
+        sinks.put(make_page(index=False, earlier=EarlierVisit(None, None)))
+        sinks.put(make_page("http://a.test/2", index=False))
+        await sinks.flush()
+    assert sink.calls == ["open", "withdraw http://a.test/", "flush", "close"]
+    assert images.calls == ["open", "close"]
+    assert [(page.url, page.reason) for page in gone] == [("http://a.test/", "noindex")]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "call"),
+    [
+        ((200, "text/html"), (404, "text/html"), "withdraw http://a.test/"),
+        ((200, "text/html"), (200, "image/png"), "withdraw http://a.test/"),
+        ((404, "text/html"), (410, "text/html"), None),
+        ((200, "image/png"), (404, "text/html"), None),
+        ((200, "image/png"), (200, "text/html"), "http://a.test/"),
+    ],
+)
+async def test_who_had_a_page_and_does_not_want_it_any_more_is_told(
+    make_page: MakePage, before: tuple[int, str], now: tuple[int, str], call: str | None
+) -> None:
+    sink = Memory()
+    wanted = SinkFilter(statuses=frozenset({2}), content_types=("text/*",))
+    async with Sinks([SinkRoute(sink=sink, filter=wanted)]) as sinks:
+        status, kind = now
+        earlier = EarlierVisit(*before)
+        sinks.put(make_page(status=status, content_type=kind, again=True, earlier=earlier))
+        await sinks.flush()
+    assert [one for one in sink.calls if "http" in one] == ([] if call is None else [call])
