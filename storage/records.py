@@ -104,9 +104,12 @@ class Lease(Struct, frozen=True, kw_only=True):
     slow_s: float | None  # a delay set by an operator
     visited: int  # for max_pages_per_host
     body_bytes: int  # of those pages, for max_bytes_per_host
-    robots: Mapping[str, RobotsState]  # by origin; of many origins, some with queued URLs first
+    # By origin; of many origins, some with queued URLs first. Those with a large file are in
+    # `robots_large` instead, with the size of the file in bytes (`Store.robots_get`).
+    robots: Mapping[str, RobotsState]
     prefetched: Prefetched
-    robots_all: bool = True  # `robots` contains all that is stored for this slot
+    robots_all: bool = True  # `robots` and `robots_large` contain all that is stored for this slot
+    robots_large: Mapping[str, int] = {}
 
 
 class Outlook(Struct, frozen=True, kw_only=True):

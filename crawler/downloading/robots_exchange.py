@@ -3,12 +3,63 @@ reads it."""
 
 from __future__ import annotations
 
-from crawler.fetching.request import REDIRECT_STATUSES, Answer, Failure, FetchLimits
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from crawler.fetching.request import REDIRECT_STATUSES, Answer, Failure, FetchLimits, Head
+from crawler.frontier.origin import LARGE_BYTES
 from policies.robots_state import RobotsFetch, RobotsState
 
 ROBOTS_BYTES_MAX = 500 * 1024  # RFC 9309, 2.5
 ROBOTS_TIMEOUT_S = 30.0
 LIMITS = FetchLimits(timeout_s=ROBOTS_TIMEOUT_S, body_bytes_max=ROBOTS_BYTES_MAX)
+
+
+class RobotsBody:
+    """Receives the body of a robots.txt: a `BodyReader`, and a `BodySink` for bodies that may be
+    large. These are received only if `admit`, with their size in bytes, admits them; otherwise the
+    request ends, and `turned_away` is true."""
+
+    timeout_s: float | None = None  # the request's own
+
+    def __init__(self, admit: Callable[[int], bool]) -> None:
+        self._admit = admit
+        self._size_bytes = ROBOTS_BYTES_MAX  # as announced
+        self._body = bytearray()
+        self._poured_bytes = 0
+        self._counts = False
+        self.turned_away = False
+
+    def wants_body(self, head: Head) -> bool:
+        self._counts = 200 <= head.status < 300
+        return True
+
+    def sink(self, head: Head) -> RobotsBody | None:
+        length = head.headers.get("Content-Length", "")
+        if head.headers.get("Content-Encoding") is None and length.isdecimal():
+            self._size_bytes = min(int(length[:20]), ROBOTS_BYTES_MAX)
+        return None if self._size_bytes <= LARGE_BYTES else self
+
+    async def take(self, piece: bytes) -> bool:
+        before, self._poured_bytes = self._poured_bytes, self._poured_bytes + len(piece)
+        if self._counts:
+            crossed = before <= LARGE_BYTES < self._poured_bytes
+            if crossed and not self._admit(self._size_bytes):
+                self.turned_away = True
+                self._body.clear()
+                return False
+            self._body += piece
+        return self._poured_bytes <= ROBOTS_BYTES_MAX
+
+    async def end(self) -> None:
+        pass
+
+    def complete(self, result: Answer | Failure) -> Answer | Failure:
+        """The result of the request with the body that was received."""
+        if isinstance(result, Answer) and self._body:
+            return replace(result, body=bytes(self._body[:ROBOTS_BYTES_MAX]))
+        return result
 
 
 def is_redirect(result: Answer | Failure) -> bool:

@@ -3,8 +3,10 @@ file before the first page that it governs is requested."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -12,6 +14,8 @@ from crawler.clock import Clock
 from crawler.downloading.downloader import Downloader
 from crawler.downloading.robots_exchange import (
     LIMITS,
+    ROBOTS_BYTES_MAX,
+    RobotsBody,
     is_redirect,
     news_of,
     unreachable,
@@ -22,7 +26,7 @@ from crawler.faults import contained
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.frontier.frontier import ROBOTS, Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
-from crawler.frontier.origin import Origin, changes
+from crawler.frontier.origin import LARGE_BYTES, Origin, changes
 from crawler.frontier.tickets import FrontierClosedError
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from policies import robots_state
@@ -58,6 +62,15 @@ class Redirect(NamedTuple):
     url: str | None
 
 
+class NoRoom(enum.Enum):
+    """The file is large, and there was no room for it."""
+
+    NO_ROOM = enum.auto()
+
+
+NO_ROOM: Final = NoRoom.NO_ROOM
+
+
 class RequestFaultError(Exception):
     """A request for robots.txt met an internal error, which has been logged."""
 
@@ -81,6 +94,7 @@ class RobotsFetcher:
         sitemaps: SitemapFinder | None = None,
     ) -> None:
         self._frontier = frontier
+        self._budget = frontier.budget
         self._downloader = downloader
         self._parser = parser
         self._hosts = hosts
@@ -99,17 +113,21 @@ class RobotsFetcher:
         learned: RobotsState | None = None
         try:
             if not origin.loaded:
-                await self._parser.load(origin.name, origin.host)
-                previous = origin.access
-                if not robots_state.is_due(previous, self._clock.wall()):
+                if origin.access is robots_state.UNKNOWN:
+                    await self._parser.prepare(origin)
+                if not robots_state.is_due(origin.access, self._clock.wall()):
+                    await self._parser.prepare(origin)
                     return settled
             learned = await self._learned(origin, settled)
             if learned is not None:
+                previous = origin.access
+                learned = await self._parsed(origin, learned)
                 await self._keep(origin, learned, rejudge=changes(previous, learned))
         except FrontierClosedError:
             return settled
         finally:
             self._frontier.in_flight.end(origin)
+            self._budget.leave_place(origin)
             self._frontier.robots_settled(origin)
         if learned is not None:
             self._frontier.robots_learned(origin, previous)
@@ -118,7 +136,9 @@ class RobotsFetcher:
     async def parse(self, origin: Origin) -> None:
         """Parse the large files of the origin's host, for which its URLs wait."""
         try:
-            await self._parser.parse_host(origin.host)
+            await self._parser.prepare_host(origin.host)
+        except FrontierClosedError:
+            pass  # its URLs stay queued
         finally:
             self._frontier.robots_settled(origin)
 
@@ -128,12 +148,12 @@ class RobotsFetcher:
             return await self._follow(origin, settled)
         except FrontierClosedError:
             raise
-        except RequestFaultError as fault:
-            return self._learn_fault(origin, str(fault))
+        except RequestFaultError as error:
+            fault = str(error)
         except Exception as error:  # noqa: BLE001
-            return self._learn_fault(
-                origin, contained(f"fetching the robots.txt of {origin.name}", error)
-            )
+            fault = contained(f"fetching the robots.txt of {origin.name}", error)
+        await self._parser.recall(origin)
+        return self._learn_fault(origin, fault)
 
     async def _follow(self, origin: Origin, settled: list[Origin]) -> RobotsState | None:
         """Request robots.txt and follow its redirects, each hop under a permit of its host.
@@ -158,17 +178,23 @@ class RobotsFetcher:
             hop_origin = origin_of(url)
             if self._is_lost(origin, host, hop_origin):
                 return None
-            await self._parser.parse_host(host)
+            await self._parser.prepare_host(host)
             if host.gone and not own:
                 continue  # released meanwhile
             origin.waits_at = host
             permit = await self._downloader.permit(host, hop_origin)
             origin.waits_at = None
-            hop: RobotsState | Failure | Redirect | None
+            hop: RobotsState | Failure | Redirect | NoRoom | None
             if isinstance(permit, Permit):
+                if host.pace.unread:  # another file came while this one waited
+                    self._frontier.permits.give_back(permit)
+                    continue
                 hop = await self._under(permit, origin, url, settled)
             else:
                 hop = permit
+            if isinstance(hop, NoRoom):
+                await self._parser.find_place(origin)
+                continue
             if hop is None:
                 if self._is_lost(origin, host, hop_origin):
                     return None  # others found out while this one waited
@@ -198,7 +224,7 @@ class RobotsFetcher:
 
     async def _under(
         self, permit: Permit, origin: Origin, url: str, settled: list[Origin]
-    ) -> RobotsState | Failure | Redirect | None:
+    ) -> RobotsState | Failure | Redirect | NoRoom | None:
         """One hop; None: it must not be made now, because its origin is out of reach, or another
         suspect is in flight."""
         try:
@@ -209,6 +235,8 @@ class RobotsFetcher:
                 return None
             if origin_of(url) != origin.name and (known := await self._known(origin, url)):
                 return known
+            if origin.large and not self._budget.take_place(origin, ROBOTS_BYTES_MAX):
+                return NO_ROOM
             return await self._hop(origin, permit, url, settled)
         finally:
             self._frontier.permits.give_back(permit)  # if no request was made
@@ -222,23 +250,32 @@ class RobotsFetcher:
 
     async def _hop(
         self, origin: Origin, permit: Permit, url: str, settled: list[Origin]
-    ) -> RobotsState | Failure | Redirect:
+    ) -> RobotsState | Failure | Redirect | NoRoom:
         """One request: what is known now, where it leads, or the failure to connect."""
+        await self._parser.recall(origin)
+        body = RobotsBody(partial(self._budget.take_place, origin))
         request = Request(
-            url=url, headers=validators(origin.access, url), limits=LIMITS, cut_ok=True
+            url=url,
+            headers=validators(origin.access, url),
+            limits=LIMITS,
+            cut_ok=True,
+            reader=body,
         )
         learned: RobotsState | None = None
         with (
             self._frontier.in_flight.noted(origin.host.slot, origin.name),
             self._frontier.in_flight.noted(permit.host.slot, origin_of(url)),
         ):
-            async with self._downloader.exchange(permit, request, kind=ROBOTS) as result:
-                if _says_something(result):
+            async with self._downloader.exchange(permit, request, kind=ROBOTS) as answer:
+                result = body.complete(answer)
+                if _says_something(result) and not body.turned_away:
                     learned = await self._learn(origin, _news_at(permit.host, result, url))
             if learned is not None:
                 if origin_of(url) != origin.name:
                     await self._fill(url, permit.host, result, settled)
                 return learned
+        if body.turned_away:
+            return NO_ROOM
         if isinstance(result, Failure):
             if result.code is FailureCode.INTERNAL:
                 raise RequestFaultError(result.sentence)
@@ -252,8 +289,10 @@ class RobotsFetcher:
         other = self._frontier.robots.get(origin_of(url))
         if path_of(url) != "/robots.txt" or other is None or other.busy:
             return None
-        known = other.access
-        if robots_state.is_due(known, self._clock.wall()):
+        known: RobotsState | None = other.access
+        if not other.loaded:
+            known = await self._store.robots_get(other.name)
+        if known is None or robots_state.is_due(known, self._clock.wall()):
             return None
         return await self._learn_from(origin, known, url)
 
@@ -315,8 +354,10 @@ class RobotsFetcher:
         other.busy = True  # its pages wait until the copy is committed
         try:
             learned = await self._learn(other, _news_at(host, result, url))
+            learned = await self._parsed(other, learned)
             await self._keep(other, learned, rejudge=changes(previous, learned))
         finally:
+            self._budget.leave_place(other)
             self._frontier.robots_settled(other)
         settled.append(other)
         self._frontier.robots_learned(other, previous)
@@ -326,9 +367,19 @@ class RobotsFetcher:
     async def _learn(self, origin: Origin, news: RobotsFetch) -> RobotsState:
         """Return the state after this result. Its pace applies immediately; pages are judged
         by it only once it is committed (the origin is busy until then)."""
+        await self._parser.recall(origin)
         now_s = self._clock.wall()
         learned = robots_state.next_state(origin.access, news, now_s=now_s, rules=origin.rules)
+        size_bytes = origin.size_bytes
         origin.stand(learned, now_s=now_s)
+        size_bytes = max(size_bytes, origin.size_bytes)
+        if size_bytes > LARGE_BYTES:  # it stays in memory until it is committed
+            self._budget.take_place(origin, size_bytes, beyond=True)
+        return learned
+
+    async def _parsed(self, origin: Origin, learned: RobotsState) -> RobotsState:
+        """Parse the file that was learned; returns the state after that. Not under a permit: large
+        files wait for their turn."""
         await self._parser.parse(origin)
         return learned if origin.fault is None else self._learn_fault(origin, origin.fault)
 

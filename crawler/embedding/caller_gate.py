@@ -265,7 +265,8 @@ class CallerGate(ABC):
                 self._check_held(line)
                 if self._verdicts.is_reachable(line, url):
                     origin = self.frontier.robots.get_or_add(name, line.host)
-                    if not origin.busy and is_due(origin.access, self.clock.wall()):
+                    due = not origin.loaded or is_due(origin.access, self.clock.wall())
+                    if due and not origin.busy:
                         self.frontier.robots.fetch(origin)
                     elif not origin.busy:
                         return origin.access

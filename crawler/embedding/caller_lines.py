@@ -24,7 +24,6 @@ from storage.store import Store
 # is over. Without a database their robots.txt is then fetched again first.
 HOSTS_KEPT_MAX: Final = 4_096
 # Their robots.txt files: up to 500 KiB each, usually 2 KB.
-ROBOTS_BYTES_KEPT_MAX: Final = 64_000_000
 FORGET_DOWN_TO: Final = 7 / 8  # of the two above
 # Hosts examined, at most, to find some to release, and the interval if all were in use.
 LOOKED_AT_MAX: Final = 1_024
@@ -139,10 +138,7 @@ class CallerLines:
             self._pruner = self._tasks.spawn(self._prune())
 
     def _is_crowded(self, share: float) -> bool:
-        return (
-            len(self._lines) > share * HOSTS_KEPT_MAX
-            or self._frontier.robots.body_bytes > share * ROBOTS_BYTES_KEPT_MAX
-        )
+        return len(self._lines) > share * HOSTS_KEPT_MAX
 
     async def _prune(self) -> None:
         """Release hosts whose delay is over and that no caller waits for."""

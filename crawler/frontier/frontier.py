@@ -27,6 +27,7 @@ from crawler.frontier.pace import NEVER
 from crawler.frontier.permits import Permits
 from crawler.frontier.progress import progresses
 from crawler.frontier.requested_rest import requested_rest_s
+from crawler.frontier.robots_budget import RobotsBudget
 from crawler.frontier.robots_cache import RobotsCache
 from crawler.frontier.robots_in_flight import RobotsInFlight
 from crawler.frontier.system_holds import SystemHolds
@@ -102,8 +103,14 @@ class Frontier:
             shared=store.shared,
         )
         self.in_flight = RobotsInFlight(store)
+        self.budget = RobotsBudget(clock, self.commands)
         self.robots = RobotsCache(
-            config, clock, self.commands, self.in_flight, keep_trying=not polite_client
+            config,
+            clock,
+            self.commands,
+            self.in_flight,
+            self.budget,
+            keep_trying=not polite_client,
         )
         self.holds = SystemHolds(clock, self.permits, self.robots, self.commands, observer=observer)
         self.deadline = deadline or ContactDeadline(clock)
@@ -130,7 +137,7 @@ class Frontier:
         """Hold a host that has just been leased."""
         politeness = self._config.config.site(lease.slot).politeness
         host = HostQueue(lease, politeness, now_s=self._clock.monotonic())
-        self.robots.adopt(host, dict(lease.robots))
+        self.robots.adopt(host, lease.robots, lease.robots_large)
         for origin in self.robots.of(host):
             if isinstance(origin.standing, Closed):
                 host.closed.add(origin.name)
@@ -468,6 +475,7 @@ class Frontier:
                 self._on_alarm(host, name)
         self.buffer.advance(now_s)
         self.robots.advance(now_s)
+        self.budget.advance(now_s)
         self.holds.advance(now_s)
         self.expiry.advance(now_s)
         at_s = self.permits.wake_at()
@@ -476,7 +484,10 @@ class Frontier:
 
     def next_wake_s(self) -> float | None:
         """When `advance` must be called (monotonic); None: not before something happens."""
-        parts = (self._alarms, self.buffer, self.robots, self.holds, self.expiry, self.permits)
+        parts = (
+            self._alarms, self.buffer, self.robots, self.budget, self.holds, self.expiry,
+            self.permits,
+        )  # fmt: skip
         return min((at_s for part in parts if (at_s := part.wake_at()) is not None), default=None)
 
     def next_pass(self) -> None:

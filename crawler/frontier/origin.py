@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from msgspec.structs import replace
+
 from crawler.faults import contained
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.robots_in_flight import RobotsInFlight
 from policies import robots, robots_policy, robots_state
 from policies.pacing import NO_ROBOTS_PACING, RobotsPacing
+from policies.quarantine import is_quarantined
 from policies.robots import RuleSet
 from policies.robots_policy import RobotsPolicy
 from policies.robots_state import RobotsRules, RobotsState
@@ -36,12 +39,14 @@ class Origin:
         "policy",
         "rules",
         "seat",
+        "size_bytes",
         "standing",
         "stands_on",
         "tokens",
         "unread",
         "waits_at",
         "waits_elsewhere",
+        "waits_for_room",
         "wanted",
     )
 
@@ -58,7 +63,8 @@ class Origin:
         self.in_flight = in_flight
         self.host = host
         self.access = known
-        self.loaded = True  # `access` is what the store has, too
+        # `access` is what the store has, too. False: it has more, at least the body.
+        self.loaded = True
         self.pinned = False  # must stay in memory
         self.rules = rules
         self.tokens = tokens
@@ -71,6 +77,8 @@ class Origin:
         self.fault: str | None = None  # why its file could not be parsed: an internal error
         self.busy = False  # its robots.txt is being fetched, or parsed: its URLs wait
         self.wanted = False  # it is fetched because it was due, though no URL waits for it
+        self.size_bytes = len(known.body or b"")  # of its file, also when that is not in memory
+        self.waits_for_room = False  # its file is large, and there is no room for it yet
         self.waits_at: HostQueue | None = None  # the host whose permit the fetch waits for
         self.waits_elsewhere = ""  # the host of another worker that it waits for
 
@@ -91,6 +99,7 @@ class Origin:
         """Judge its pages by `known` from now on (`now_s`: Unix seconds), and pace its host by what
         it asks for. A large file must be parsed first, before the next contact with the host."""
         self.stands_on = known
+        self.size_bytes = len(known.body or b"")
         self.standing = standing = robots_policy.robots_policy(known, now_s=now_s, rules=self.rules)
         self.policy = self.fault = None
         self.put_off(None)
@@ -107,6 +116,29 @@ class Origin:
                 self.obey(parse())
         except Exception as error:  # noqa: BLE001 - what cannot be parsed opens nothing
             self.close_unparsed(error)
+
+    @property
+    def large(self) -> bool:
+        """Whether its file, in memory or not, is large."""
+        return self.size_bytes > LARGE_BYTES
+
+    def strip(self) -> bool:
+        """Forget its file, which the store has; what it asks of the pace stays in force, and so
+        does the reason for which the origin is closed. False: it has none that can be forgotten."""
+        if not self.loaded or is_quarantined(self.access):
+            return False
+        self.loaded = False
+        self.access = self.stands_on = replace(self.access, body=None)
+        self.policy = None
+        if not isinstance(self.standing, robots_policy.Closed):
+            self.standing = robots_policy.Unknown()
+        return True
+
+    def recall(self, known: RobotsState | None) -> None:
+        """Remember what the store has of it, until it is fetched again."""
+        self.loaded = True
+        self.access = self.stands_on = robots_state.UNKNOWN if known is None else known
+        self.size_bytes = len(self.access.body or b"")
 
     def put_off(self, parse: Callable[[], RuleSet] | None) -> None:
         """Keep the file to be parsed later, which its host then waits for. None: there is none."""

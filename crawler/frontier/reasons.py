@@ -34,6 +34,7 @@ class Wait(enum.Enum):
     CLOSED = enum.auto()
     ROBOTS_NEEDED = enum.auto()
     ROBOTS_FETCHED = enum.auto()
+    ROBOTS_ROOM = enum.auto()
     ROBOTS_ELSEWHERE = enum.auto()
     ROBOTS_PAUSED = enum.auto()
     ROBOTS_HELD = enum.auto()
@@ -81,6 +82,7 @@ VISIT_WINDOW: Final = Reason(Wait.VISIT_WINDOW)
 RETRY: Final = Reason(Wait.RETRY)
 ROBOTS_NEEDED: Final = Reason(Wait.ROBOTS_NEEDED)
 ROBOTS_FETCHED: Final = Reason(Wait.ROBOTS_FETCHED)
+ROBOTS_ROOM: Final = Reason(Wait.ROBOTS_ROOM)
 SAME_PROCESS: Final = Reason(Wait.SAME_PROCESS)
 HELD_ELSEWHERE: Final = Reason(Wait.HELD_ELSEWHERE)
 IDLE: Final = Reason(Wait.IDLE)
@@ -103,6 +105,7 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.CLOSED: "{source}",
     Wait.ROBOTS_NEEDED: "robots.txt is needed first",
     Wait.ROBOTS_FETCHED: "its robots.txt is being fetched",
+    Wait.ROBOTS_ROOM: "its robots.txt is large and waits until there is room and time for it",
     Wait.ROBOTS_ELSEWHERE: "its robots.txt is waiting for {source}: {because}",
     Wait.ROBOTS_PAUSED: "its robots.txt redirects to {source}, which is paused by an operator",
     Wait.ROBOTS_HELD: "its robots.txt redirects to {source}, which another worker holds",

@@ -6,6 +6,7 @@ when it expires. The store has every origin; some of each held host are in memor
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -14,7 +15,8 @@ from crawler.clock import Clock
 from crawler.config.model import CurrentConfig
 from crawler.frontier.commands import CommandQueue, FetchRobots, ParseRobots
 from crawler.frontier.host_queue import HostQueue
-from crawler.frontier.origin import LARGE_BYTES, Origin
+from crawler.frontier.origin import Origin
+from crawler.frontier.robots_budget import RobotsBudget
 from crawler.frontier.robots_in_flight import RobotsInFlight
 from crawler.frontier.workbench import Workbench
 from policies import robots_policy, robots_state
@@ -24,7 +26,11 @@ from policies.robots import Verdict
 from policies.robots_state import RobotsState
 from policies.url import host_of, origin_of, path_of
 
+PARSED_TIMES: Final = 10  # what a small file takes in memory when it is parsed, in its own size
 ORIGINS_PER_HOST_MAX = 64  # in memory, with `per = "domain"`; the store is asked again for more
+
+
+_NONE: Final[Mapping[str, int]] = {}
 
 
 class Asking(Struct, frozen=True):
@@ -60,6 +66,7 @@ class RobotsCache:
         clock: Clock,
         commands: CommandQueue,
         in_flight: RobotsInFlight,
+        budget: RobotsBudget,
         *,
         keep_trying: bool,
     ) -> None:
@@ -70,13 +77,7 @@ class RobotsCache:
         self._keep_trying = keep_trying
         self._origins: dict[str, Origin] = {}
         self._retries: Workbench[Origin] = Workbench()
-        self._large: dict[str, int] = {}  # see `large_bytes`; the oldest first
-        self.large_bytes = 0
-        """Bytes of the large robots.txt files in memory, once for each dialect they are parsed in;
-        parsed, they take 6 to 20 times that."""
-        self.body_bytes = 0
-        """Bytes of all robots.txt files in memory."""
-        self._weights: dict[str, int] = {}
+        self.budget = budget
         self._closed = False
 
     # ------------------------------------------------------------ origins
@@ -92,14 +93,24 @@ class RobotsCache:
             if (origin := self._origins.get(name)) and origin.host is host
         ]
 
-    def adopt(self, host: HostQueue, copies: dict[str, RobotsState]) -> None:
-        """Take over what the store knows of a host's origins. Large files are parsed before the
-        first contact with it."""
+    def adopt(
+        self,
+        host: HostQueue,
+        copies: Mapping[str, RobotsState],
+        large: Mapping[str, int] = _NONE,
+    ) -> None:
+        """Take over what the store knows of a host's origins. Large files, of which it gives the
+        sizes, are loaded and parsed before the first contact with the host."""
         for name, known in copies.items():
             origin = self.add(name, host, known)
             origin.stand(known, now_s=self._clock.wall())
             self.weigh(origin)
             self._schedule(origin)
+        for name, size_bytes in large.items():
+            origin = self.add(name, host)
+            origin.loaded = False
+            origin.size_bytes = size_bytes
+            host.pace.unread.add(name)
 
     def get_or_add(self, name: str, host: HostQueue) -> Origin:
         origin = self._origins.get(name)
@@ -119,8 +130,8 @@ class RobotsCache:
         if origin.loaded:
             return
         origin.loaded = True
+        origin.access = robots_state.UNKNOWN if known is None else known
         if known is not None:
-            origin.access = known
             origin.stand(known, now_s=self._clock.wall())
             self.weigh(origin)
 
@@ -157,19 +168,13 @@ class RobotsCache:
 
     def weigh(self, origin: Origin) -> None:
         """Update the memory figures after a change of its robots.txt."""
-        held = self._origins.get(origin.name) is origin
-        body_bytes = len(origin.stands_on.body or b"") if held else 0
-        self.body_bytes += body_bytes - self._weights.pop(origin.name, 0)
-        if body_bytes:
-            self._weights[origin.name] = body_bytes
-        parsed_bytes = body_bytes * len(origin.rules.dialect) if body_bytes > LARGE_BYTES else 0
-        self.large_bytes += parsed_bytes - self._large.pop(origin.name, 0)
-        if parsed_bytes:
-            self._large[origin.name] = parsed_bytes
-
-    def with_large(self) -> list[HostQueue]:
-        """The hosts whose robots.txt are large, those parsed longest ago first."""
-        return list(dict.fromkeys(self._origins[name].host for name in self._large))
+        held = self._origins.get(origin.name) is origin and origin.loaded
+        if not (held and origin.size_bytes):
+            self.budget.forget(origin)
+        elif origin.policy is not None and origin.large:
+            self.budget.keep(origin, origin.policy.memory_bytes, large=True)
+        elif not origin.large:
+            self.budget.keep(origin, PARSED_TIMES * origin.size_bytes, large=False)
 
     def reread(self) -> list[Origin]:
         """The config may read robots.txt in another way now: judge by it from now on, and return
@@ -179,7 +184,10 @@ class RobotsCache:
             rules, tokens = self._config.robots_of(host_of(origin.name + "/"))
             if (rules, tokens) != (origin.rules, origin.tokens):
                 origin.rules, origin.tokens = rules, tokens
-                origin.stand(origin.stands_on, now_s=self._clock.wall())
+                if origin.loaded:
+                    origin.stand(origin.stands_on, now_s=self._clock.wall())
+                else:  # it is loaded when one of its URLs comes up
+                    origin.standing = robots_policy.Unknown()
                 self.weigh(origin)
                 changed.append(origin)
         for origin in changed:
@@ -234,7 +242,7 @@ class RobotsCache:
         """Have a robots.txt of this host fetched that was answered before, due or not, to find out
         whether the host can be reached. False: there is none."""
         for origin in self.of(host):
-            if origin.rules.obey and origin.access.fetched_at is not None:
+            if origin.rules.obey and origin.loaded and origin.access.fetched_at is not None:
                 self.fetch(origin)
                 if origin.busy:
                     return True
@@ -259,7 +267,11 @@ class RobotsCache:
         origin.busy = False
         origin.waits_at = None
         origin.waits_elsewhere = ""
+        origin.waits_for_room = False
+        if origin.policy is None and origin.size_bytes and not (origin.unread or origin.pinned):
+            origin.strip()  # what does not govern, or was not parsed for the end of the crawl
         self.weigh(origin)
+        self.budget.settled(origin)
         self._schedule(origin)
 
     def _schedule(self, origin: Origin) -> None:
@@ -286,5 +298,6 @@ class RobotsCache:
                 self.fetch(origin)
 
     def close(self) -> None:
-        """No more fetches; those under way continue."""
+        """No more fetches; those under way continue, but no file is parsed any more."""
         self._closed = True
+        self.budget.close()

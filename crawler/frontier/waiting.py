@@ -21,6 +21,7 @@ from crawler.frontier.reasons import (
     RETRY,
     ROBOTS_FETCHED,
     ROBOTS_NEEDED,
+    ROBOTS_ROOM,
     SAME_PROCESS,
     Reason,
     Wait,
@@ -146,6 +147,8 @@ class Waiting:
     def robots_fetch(self, origin: Origin, now_s: float) -> NextMove:
         """When its robots.txt, whose fetch is under way, can be requested from its host."""
         at = origin.waits_at
+        if origin.waits_for_room:
+            return NextMove(now_s, ROBOTS_ROOM)
         if at is None and origin.waits_elsewhere:
             return NextMove(now_s, Reason(Wait.ROBOTS_HELD, origin.waits_elsewhere))
         if at is None:

@@ -25,9 +25,6 @@ WAITING_NOTED = 1_000  # hosts that have had their pages; a summary shows a hund
 CLAIM_HOSTS = 256  # leased in one transaction
 FULL_KEPT_MAX = 50_000  # hosts that have had their pages: half a kilobyte each
 FULL_AGAIN_S = 3_600.0  # when those beyond it are looked at again
-# Of large robots.txt in memory, in each dialect: parsed, hostile ones take up to 20 times that.
-ROBOTS_BYTES_MAX = 16_777_216
-TURN_S = 5.0  # when a host with a large robots.txt that was released for others may be back
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make room for others
 ROOM_SHARE = 0.05  # of the time, at most, is spent on looking for them
 # Of a worker that shares its crawl:
@@ -127,7 +124,6 @@ class HostLeases:
 
     async def claim(self) -> None:
         """Lease hosts that have URLs, as far as there is room."""
-        self.release_large()
         frontier = self._frontier
         while (
             frontier.claimable
@@ -156,7 +152,6 @@ class HostLeases:
                 for lease in leases:
                     if self._permits.get(lease.slot) is None:
                         frontier.host_leased(lease)
-                        self.release_large()
             frontier.claimable = frontier.claimable or len(leases) == room
             if self._others.shared:
                 return  # others claim as well; the next portion follows
@@ -176,20 +171,6 @@ class HostLeases:
             put_off_s = self._frontier.waiting.only_closed(host)
         self._frontier.drop(host)
         self._buffer.release(host, put_off_s=NEVER if put_off_s is None else put_off_s)
-
-    def release_large(self) -> None:
-        """If large robots.txt take too much memory, hosts with one take turns."""
-        robots = self._frontier.robots
-        if robots.large_bytes <= ROBOTS_BYTES_MAX:
-            return
-        # Within the patience of the crawl, which ends when nothing can be done for that long.
-        turn_s = min(TURN_S, self._crawl.config.config.crawl.patience_s / 2)
-        again_s = self._crawl.clock.monotonic() + turn_s
-        for host in robots.with_large():
-            if self._may_leave(host):
-                self.release(host, put_off_s=again_s)
-                if robots.large_bytes <= ROBOTS_BYTES_MAX:
-                    return
 
     def make_room(self) -> bool:
         """Release hosts that do nothing, or that wait long; True if any were. False without a look

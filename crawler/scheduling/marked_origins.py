@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from crawler.downloading.robots_parser import RobotsParser
+from crawler.frontier.tickets import FrontierClosedError
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.scheduling.host_leases import HostLeases
@@ -61,6 +62,9 @@ class MarkedOrigins:
                 if self._leases.room <= 0 and self._leases.make_room():
                     await self._committer.flush()
                 if (host := await self._leases.hold(one.slot)) is not None:
-                    await self._parser.load(one.origin, host)
+                    try:
+                        await self._parser.load(one.origin, host)
+                    except FrontierClosedError:
+                        return
                     await self._rejudging.all(one.origin)
             judged = {one.origin for one in due}

@@ -10,6 +10,7 @@ from typing import Final
 from crawler.downloading.robots_parser import RobotsParser
 from crawler.faults import contained
 from crawler.frontier.origin import Origin
+from crawler.frontier.tickets import FrontierClosedError
 from crawler.processing.attempts import blocked_by
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
@@ -66,6 +67,7 @@ class Rejudging:
             if (origin := self._frontier.robots.get(name)) is None:
                 return  # the mark stays
             origin.pinned = True
+            await self._parser.prepare(origin)
             while self._running[name]:
                 self._running[name] = False
                 await self._committer.flush()  # what is not committed yet counts too
@@ -73,10 +75,13 @@ class Rejudging:
                     return  # the mark stays
                 if not self._running[name]:
                     await self._store.rejudge_done(self._session, name)
+        except FrontierClosedError:
+            return  # the mark stays
         finally:
             del self._running[name]
             if (origin := self._frontier.robots.get(name)) is not None:
                 origin.pinned = False
+                self._frontier.budget.settled(origin)
 
     async def _pages(self, name: str) -> bool:
         """Withdraw pages that the file disallows and that were fetched while the origin counted
@@ -84,7 +89,7 @@ class Rejudging:
         begun = False
         while (origin := self._frontier.robots.get(name)) and _can_judge(origin):
             chunk = await self._store.ungoverned(name, limit=CHUNK)
-            await self._parser.parse(origin)
+            await self._parser.prepare(origin)
             if not chunk or not _can_judge(origin):
                 return True
             if begun and self._frontier.stopping:
@@ -138,7 +143,7 @@ class Rejudging:
         after = 0
         while (origin := self._frontier.robots.get(name)) and _can_judge(origin):
             chunk = await self._store.blocked_by_robots(name, after=after, limit=CHUNK)
-            await self._parser.parse(origin)
+            await self._parser.prepare(origin)
             if not chunk or not _can_judge(origin):
                 return True
             if after and self._frontier.stopping:

@@ -423,7 +423,10 @@ class Scheduler:
         host = await self.leases.hold(self.frontier.slot_of(host_of(f"{name}/")))
         if host is None:
             return await self.crawl.store.robots_get(name)
-        origin = await self._parser.load(name, host)
+        try:
+            origin = await self._parser.load(name, host)
+        except FrontierClosedError:
+            return await self.crawl.store.robots_get(name)
         if is_due(origin.access, self.crawl.clock.wall()):
             self.frontier.robots.fetch(origin)
         while origin.busy:

@@ -17,6 +17,9 @@ from policies.robots.verdict import Verdict, path_of
 _RULE_SETS_MAX = 64
 """Rule sets (agents times dialects) that one file caches; a crawl needs one or a few."""
 
+_LINE_S = 1e-6
+_BYTE_S = 1e-7
+
 _Key = tuple[str | tuple[str, ...], Dialect | tuple[Dialect, ...]]
 
 
@@ -26,13 +29,15 @@ class RuleSet:
     `allowed(path_and_query) -> bool` is the fast path. Its first call compiles the rules.
     """
 
-    __slots__ = ("_names", "_usages", "allowed", "by_dialect")
+    __slots__ = ("_names", "_usages", "allowed", "by_dialect", "memory_bytes")
 
     allowed: Callable[[str], bool]
 
     def __init__(self, readings: tuple[AgentRules, ...]) -> None:
         self.by_dialect = readings
         self._usages: tuple[fields.ContentUsage, ...] | None = None
+        self.memory_bytes = 0
+        """What it takes in memory, the file included, as estimated by `read_whole`."""
         self._names = tuple(reading.dialect.name for reading in readings)
         one = readings[0].allowed
         self.allowed = one if len(readings) == 1 else partial(_all_allow, readings)
@@ -45,6 +50,9 @@ class RuleSet:
         for reading in self.by_dialect:
             reading.read_whole()
         self.usages  # noqa: B018
+        sources = {id(reading.source): reading.source for reading in self.by_dialect}
+        self.memory_bytes = sum(source.memory_bytes for source in sources.values())
+        self.memory_bytes += sum(reading.memory_bytes for reading in self.by_dialect)
 
     def verdict(self, url: str) -> Verdict:
         """Judge a URL, or a path and query, as given. Of several dialects, disallow beats allow."""
@@ -193,6 +201,13 @@ def parse(body: bytes) -> RobotsFile:
     Only the first 500 KiB are used, without a line that is cut there.
     """
     return RobotsFile(body)
+
+
+def parsing_cost_s(body: bytes) -> float:
+    """Seconds of a processor that parsing a file takes for each dialect, as estimated: most of it
+    depends on the number of lines."""
+    lines = body.count(b"\n") + body.count(b"\r")
+    return lines * _LINE_S + len(body) * _BYTE_S
 
 
 def _all_allow(readings: Sequence[AgentRules], path: str) -> bool:

@@ -75,6 +75,14 @@ class Index:
         self._few = False
 
     @property
+    def memory_bytes(self) -> int:
+        """What it takes in memory, as estimated."""
+        filed = sum(map(len, self._stems.values())) + sum(map(len, self._keys.values()))
+        in_trees = sum(tree.patterns for tree in self._trees.values())
+        patterns = len(self._wild) + filed + len(self._exact)
+        return 200 * len(self.prefixes) + 400 * patterns + 700 * in_trees
+
+    @property
     def best(self) -> Callable[..., int]:
         """A function that returns the lowest rank of the patterns that match a path, or NONE. Its
         second argument is the `Search` that counts the work; default: one with `work_max`.

@@ -59,9 +59,10 @@ class Branch:
 class Tree:
     """Patterns by their heads, then by each further piece; created from sorted entries."""
 
-    __slots__ = ("children", "head_lengths", "heads")
+    __slots__ = ("children", "head_lengths", "heads", "patterns")
 
     def __init__(self, entries: Sequence[Entry]) -> None:
+        self.patterns = len(entries)
         self.children = _grown(entries).children
         self.heads = {child[1]: place for place, child in enumerate(self.children)}
         self.head_lengths = sorted(set(map(len, self.heads)))

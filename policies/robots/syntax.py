@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
+from array import array
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -119,6 +120,7 @@ _BEGINNINGS = re.compile(
 _MARKUP = (b"<!doctype", b"<html", b"<head", b"<body", b"<?xml", b"<!--")  # lower case
 _PLAIN_MAX = 4_096  # bytes; longer lines take the slow path, which applies LINE_BYTES_MAX
 _NO_COLON = int(Leniency.NO_COLON)  # an enum is slow in loops over many lines
+_OBJECT_BYTES = 41  # of a bytes object, its place in memory included
 _LATER = 255  # a kind that the fast pass leaves to the slow one
 
 
@@ -237,7 +239,7 @@ class RobotsSource:
         lines = used.splitlines()  # bytes are split only at LF, CR and CRLF
         usual = USUAL.get
         kinds = bytearray([usual(line[: line.find(b":") + 1], _LATER) for line in lines])
-        self.unusual: list[int] = []  # the lines that the fast pass did not recognise
+        self.unusual = array("I")  # the lines that the fast pass did not recognise
         known: dict[bytes, int] = {b"": LineKind.BLANK}
         at = kinds.find(_LATER)
         while at >= 0:
@@ -255,6 +257,13 @@ class RobotsSource:
             kinds[-1] = LineKind.UNKNOWN
         self.raw_lines = lines
         self.kinds = bytes(kinds)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes in memory, as estimated."""
+        lines = self.raw_lines
+        objects = sum(map(len, lines)) + _OBJECT_BYTES * (len(lines) - self.kinds.count(b"\0"))
+        return len(self.body) + objects + len(lines) * 9 + 4 * len(self.unusual)
 
     @property
     def bytes_unused(self) -> int:

@@ -20,7 +20,8 @@ from storage.engine.statements import Statements, Values
 from storage.records import WAIT_INSTEAD_S, WAIT_S_MAX
 from storage.store import HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
 
-COPIES_PER_LEASE = 64  # robots.txt copies given with a lease; each may have 500 KiB
+COPIES_PER_LEASE = 64  # robots.txt copies given with a lease,
+COPY_BYTES_MAX = 8_192  # with their bodies if these are not larger
 ORIGINS_AT_ONCE = 256  # of one host, read for one `Prefetch`: some 3 ms
 PROMOTED_AT_ONCE = 2_000  # URLs of a host whose retry is due, in one transaction
 _EMPTY = Prefetched(urls=(), next_due_in_s=None)
@@ -212,7 +213,7 @@ class Leases:
         if urls is not None:
             wants = [Prefetch(slot=row.name, count=urls, referrers=referrers) for row in rows]
             hands = self.prefetch(wants, now_s)
-        copies = self._copies([(row.id,) for row in rows if row.origins])
+        copies, large = self._copies([(row.id,) for row in rows if row.origins])
         return [
             Lease(
                 slot=row.name,
@@ -224,19 +225,28 @@ class Leases:
                 visited=row.visited,
                 body_bytes=row.body_bytes,
                 robots=copies.get(row.id, {}),
+                robots_large=large.get(row.id, {}),
                 prefetched=hands.get(row.name, _EMPTY),
                 robots_all=row.origins <= COPIES_PER_LEASE,
             )
             for row in rows
         ]
 
-    def _copies(self, keys: Sequence[Values]) -> dict[int, dict[str, RobotsState]]:
+    def _copies(
+        self, keys: Sequence[Values]
+    ) -> tuple[dict[int, dict[str, RobotsState]], dict[int, dict[str, int]]]:
+        """Return the copies of hosts by origin, and the sizes of those that are large instead."""
         copies: dict[int, dict[str, RobotsState]] = {}
-        most = COPIES_PER_LEASE
-        for slot, *row in self._sql.rows_many("copies_of_slots", keys, most, most):
+        large: dict[int, dict[str, int]] = {}
+        most, size_max = COPIES_PER_LEASE, COPY_BYTES_MAX
+        rows = self._sql.rows_many("copies_of_slots", keys, most, most, size_max, size_max)
+        for slot, size, *row in rows:
+            if size is not None:
+                large.setdefault(int(slot or 0), {})[str(row[0])] = int(size)
+                continue
             origin, access = read_copy(row)
             copies.setdefault(int(slot or 0), {})[origin] = access
-        return copies
+        return copies, large
 
     # ------------------------------------------------------------ clocks
 

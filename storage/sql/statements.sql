@@ -749,16 +749,17 @@ WHERE o.name = ?;
 -- name: copies_of_slots
 WITH v(slot) AS (VALUES (?))
 SELECT
-  v.slot, o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified, c.validators_url,
-  c.fetched_at, c.expires_at, c.retry_at, c.failures, c.unreachable_since, c.gone_since, c.error,
-  c.truncated
+  v.slot, l.size, o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified,
+  c.validators_url, c.fetched_at, c.expires_at, c.retry_at, c.failures, c.unreachable_since,
+  c.gone_since, c.error, c.truncated
 FROM v CROSS JOIN origins AS o ON o.id IN (
   SELECT * FROM (SELECT w.id FROM origins AS w WHERE w.slot = v.slot AND w.pending = 1 LIMIT ?)
   UNION
   SELECT * FROM (SELECT a.id FROM origins AS a WHERE a.slot = v.slot LIMIT ?)
 )
 CROSS JOIN copies AS c ON c.origin = o.id
-LEFT JOIN bodies AS b ON b.id = c.body;
+LEFT JOIN bodies AS b ON b.id = c.body AND b.size <= ?
+LEFT JOIN bodies AS l ON l.id = c.body AND l.size > ?;
 
 -- name: robots_due
 SELECT s.name, o.name FROM origins AS o JOIN slots AS s ON s.id = o.slot

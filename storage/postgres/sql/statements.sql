@@ -1195,16 +1195,17 @@ WHERE o.name = $1::text;
 -- Of hosts with many origins, the copies of some, those with queued URLs first.
 -- name: copies_of_slots
 SELECT
-  v.slot, o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified, c.validators_url,
-  c.fetched_at, c.expires_at, c.retry_at, c.failures, c.unreachable_since, c.gone_since, c.error,
-  c.truncated
+  v.slot, l.size, o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified,
+  c.validators_url, c.fetched_at, c.expires_at, c.retry_at, c.failures, c.unreachable_since,
+  c.gone_since, c.error, c.truncated
 FROM unnest($1::bigint[]) AS v (slot) CROSS JOIN LATERAL (
   (SELECT w.id, w.name FROM origins AS w WHERE w.slot = v.slot AND w.pending LIMIT $2::bigint)
   UNION
   (SELECT a.id, a.name FROM origins AS a WHERE a.slot = v.slot LIMIT $3::bigint)
 ) AS o
 JOIN copies AS c ON c.origin = o.id
-LEFT JOIN bodies AS b ON b.id = c.body;
+LEFT JOIN bodies AS b ON b.id = c.body AND b.size <= $4::bigint
+LEFT JOIN bodies AS l ON l.id = c.body AND l.size > $5::bigint;
 
 -- name: robots_due
 SELECT s.name, o.name FROM origins AS o CROSS JOIN LATERAL (

@@ -71,7 +71,7 @@ async def test_a_delay_counts_where_hosts_take_turns(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given back and held again all the time, among others that lead to their robots.txt."""
-    monkeypatch.setattr("crawler.scheduling.host_leases.ROBOTS_BYTES_MAX", 3 * len(FILLING))
+    monkeypatch.setattr("crawler.frontier.robots_budget.LARGE_BYTES_MAX", 10 * len(FILLING))
 
     def site(request: Request) -> Reply:
         if request.url.endswith("/robots.txt"):

@@ -1,0 +1,78 @@
+"""Tickets of several parties, served so that none is held up by another that asks for more."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from crawler.frontier.tickets import Ticket
+
+T = TypeVar("T")
+
+_FINISHED_MAX: Final = 1_024  # parties that have been served, of which it is known how much
+
+
+class Entry(NamedTuple, Generic[T]):
+    """One that waits in the queue."""
+
+    party: str
+    asker: T
+    cost: float
+    ticket: Ticket[T]
+
+
+class FairQueue(Generic[T]):
+    """Start-time fair queueing (Goyal, Vin and Cheng, 1996): the next ticket is that of the party
+    that has been served least. A party that comes late counts as if it had had its share until
+    then, and does not catch up on it."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[Entry[T]]] = {}
+        self._finished: dict[str, float] = {}  # how much each party has been served, in cost
+        self._served = 0.0  # of the party that was served last
+
+    @property
+    def parties(self) -> Iterator[str]:
+        """Those that wait."""
+        return iter(self._waiting)
+
+    def put(self, party: str, asker: T, cost: float) -> Ticket[T]:
+        """Wait for something that costs this much."""
+        ticket: Ticket[T] = Ticket()
+        self._waiting.setdefault(party, deque()).append(Entry(party, asker, cost, ticket))
+        return ticket
+
+    def take(self, may_be_served: Callable[[str], bool]) -> Entry[T] | None:
+        """Remove and return the next entry of a party that may be served. Entries whose tickets
+        were withdrawn are dropped."""
+        for party in list(self._waiting):
+            line = self._waiting[party]
+            while line and line[0].ticket.done:
+                line.popleft()
+            if not line:
+                del self._waiting[party]
+        eligible = [party for party in self._waiting if may_be_served(party)]
+        if not eligible:
+            return None
+        party = min(eligible, key=self._start_of)
+        entry = self._waiting[party].popleft()
+        if not self._waiting[party]:
+            del self._waiting[party]
+        self._served = self._start_of(party)
+        self._finished[party] = self._served + entry.cost
+        if len(self._finished) > _FINISHED_MAX:
+            still = self._served
+            self._finished = {name: at for name, at in self._finished.items() if at > still}
+        return entry
+
+    def close(self, why: str) -> None:
+        """Turn away everybody who waits."""
+        waiting, self._waiting = self._waiting, {}
+        for line in waiting.values():
+            for entry in line:
+                if not entry.ticket.done:
+                    entry.ticket.turn_away(why)
+
+    def _start_of(self, party: str) -> float:
+        return max(self._served, self._finished.get(party, 0.0))

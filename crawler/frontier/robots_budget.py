@@ -1,0 +1,270 @@
+"""What robots.txt files may cost together: memory, and the time of the thread that parses them.
+
+Small files cost little, but any host may serve 500 KiB (RFC 9309, 2.5), which take up to 20 times
+that when they are parsed, and anyone who has a domain has any number of hosts. Large files are
+therefore admitted: to one of few *places* while they are received or wait to be parsed, to a *turn*
+of the thread that parses them, one at a time, and to a share of the memory for parsed ones. Of each
+a registrable domain has its share, so that it takes nothing from others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from crawler.clock import Clock
+from crawler.frontier.commands import CommandQueue
+from crawler.frontier.fair_queue import FairQueue
+from crawler.frontier.pace import NEVER
+from crawler.frontier.tickets import FrontierClosedError
+from policies.robots.syntax import BYTES_MAX
+from policies.url import host_of, registrable_domain
+
+if TYPE_CHECKING:
+    from crawler.frontier.origin import Origin
+
+# Large files in memory that are not parsed, or not yet: 16 of 500 KiB, 4 of them of one domain.
+UNPARSED_BYTES_MAX: Final = 16 * BYTES_MAX
+UNPARSED_BYTES_OF_DOMAIN_MAX: Final = 4 * BYTES_MAX
+PLACE_KEPT_S: Final = 30.0  # for one whose host grants no permit meanwhile
+# Parsed files in memory, in bytes as estimated. A file that exceeds it alone is there alone.
+LARGE_BYTES_MAX: Final = 25_165_824
+LARGE_BYTES_OF_DOMAIN_MAX: Final = 12_582_912
+SMALL_BYTES_MAX: Final = 67_108_864  # 16 KB for each of 4,096 hosts in memory
+# Shares of a processor that parsing large files may take, for one domain and for all. Parsing
+# competes with the event loop for the interpreter lock.
+SHARE_OF_DOMAIN: Final = 0.05
+SHARE_OF_ALL: Final = 0.1
+AHEAD_S: Final = 5.0  # the shares of this long may be used at once
+
+DOMAINS_MAX: Final = 1_024  # of which it is known what they used lately; then only of those over it
+
+_CLOSED: Final = "the crawl is ending"
+
+
+class _Place(Struct, frozen=True):
+    size_bytes: int
+    until_s: float  # kept until then for one that does not use it yet; NEVER: it is used
+
+
+class _Kept(Struct, frozen=True):
+    domain: str  # of a large file; a small one counts for no domain
+    size_bytes: int
+
+
+class RobotsBudget:
+    """Admits robots.txt files. An origin whose file must leave memory is stripped of it
+    (`Origin.strip`); the store has it, and is asked when one of its URLs comes up."""
+
+    def __init__(self, clock: Clock, commands: CommandQueue) -> None:
+        self._clock = clock
+        self._commands = commands
+        self._closed = False
+        self._places: dict[Origin, _Place] = {}
+        self._seekers: FairQueue[Origin] = FairQueue()
+        self._turns: FairQueue[Origin] = FairQueue()
+        self._parsing: Origin | None = None
+        self._free_s = NEVER  # from when on the next file may be parsed,
+        self._domain_free_s: dict[str, float] = {}  # and the next one of a domain
+        self._wake_s: float | None = None
+        self._large: dict[Origin, _Kept] = {}  # the oldest first
+        self._small: dict[Origin, _Kept] = {}
+        self._of_domain: Counter[str] = Counter()  # bytes of large files
+        self.large_bytes = 0
+        """Of parsed large files in memory, as estimated."""
+        self.small_bytes = 0
+
+    # ------------------------------------------------------------ places
+
+    @property
+    def unparsed_bytes(self) -> int:
+        """Of large files that are received or wait to be parsed."""
+        return sum(place.size_bytes for place in self._places.values())
+
+    def take_place(self, origin: Origin, size_bytes: int, *, beyond: bool = False) -> bool:
+        """Take a place for a file of the origin that has at most this many bytes, if there is one
+        now, or one is kept for it. beyond: also if there is none, because the file is in memory
+        already."""
+        kept = self._places.pop(origin, None)
+        if not (beyond or self._has_room(domain_of(origin), size_bytes)):
+            if kept is not None:
+                self._places[origin] = kept
+            return False
+        self._places[origin] = _Place(size_bytes, NEVER)
+        self._seat()
+        return True
+
+    async def find_place(self, origin: Origin) -> None:
+        """Wait for a place for a file of any size, which is kept for PLACE_KEPT_S until
+        `take_place`. Raises FrontierClosedError."""
+        if origin in self._places:
+            return
+        self._check_open()
+        ticket = self._seekers.put(domain_of(origin), origin, 1.0)
+        self._seat()
+        try:
+            await ticket.wait()
+        except BaseException:
+            if ticket.withdraw() is not None:
+                self.leave_place(origin)
+            raise
+
+    def leave_place(self, origin: Origin) -> None:
+        """Its file is parsed, or in memory no longer."""
+        if self._places.pop(origin, None) is not None:
+            self._seat()
+
+    def _has_room(self, domain: str, size_bytes: int = BYTES_MAX) -> bool:
+        if self.unparsed_bytes + size_bytes > UNPARSED_BYTES_MAX:
+            now_s = self._clock.monotonic()
+            for origin, place in list(self._places.items()):
+                if NEVER < place.until_s <= now_s:
+                    del self._places[origin]
+        room = UNPARSED_BYTES_MAX - self.unparsed_bytes
+        of_domain = UNPARSED_BYTES_OF_DOMAIN_MAX - sum(
+            place.size_bytes for one, place in self._places.items() if domain_of(one) == domain
+        )
+        return size_bytes <= min(room, of_domain)
+
+    def _seat(self) -> None:
+        until_s = self._clock.monotonic() + PLACE_KEPT_S
+        while (entry := self._seekers.take(self._has_room)) is not None:
+            self._places[entry.asker] = _Place(BYTES_MAX, until_s)
+            self._wake_by(until_s)
+            entry.ticket.serve(entry.asker)
+
+    # ------------------------------------------------------------ turns
+
+    async def find_turn(self, origin: Origin, cost_s: float) -> None:
+        """Wait until the origin's file may be parsed, which takes some `cost_s`; then call
+        `end_turn`. Raises FrontierClosedError."""
+        self._check_open()
+        ticket = self._turns.put(domain_of(origin), origin, cost_s)
+        self._next_turn()
+        try:
+            await ticket.wait()
+        except BaseException:
+            if ticket.withdraw() is not None:
+                self.end_turn(origin, 0.0)
+            raise
+
+    def end_turn(self, origin: Origin, cost_s: float) -> None:
+        """The origin's file has been parsed, which cost this much."""
+        earliest_s = self._clock.monotonic() - AHEAD_S
+        domain, free_s = domain_of(origin), self._domain_free_s
+        free_s[domain] = max(free_s.get(domain, NEVER), earliest_s) + cost_s / SHARE_OF_DOMAIN
+        self._free_s = max(self._free_s, earliest_s) + cost_s / SHARE_OF_ALL
+        if len(free_s) > DOMAINS_MAX:
+            self._domain_free_s = {name: at for name, at in free_s.items() if at > earliest_s}
+        self._parsing = None
+        self._next_turn()
+
+    def _next_turn(self) -> None:
+        now_s = self._clock.monotonic()
+        if self._parsing is not None or self._closed:
+            return
+        if now_s < self._free_s:
+            if any(True for _ in self._turns.parties):
+                self._wake_by(self._free_s)
+            return
+        free_s = self._domain_free_s
+        entry = self._turns.take(lambda domain: free_s.get(domain, NEVER) <= now_s)
+        if entry is not None:
+            self._parsing = entry.asker
+            entry.ticket.serve(entry.asker)
+        elif waits_s := [free_s[domain] for domain in self._turns.parties]:
+            self._wake_by(min(waits_s))
+
+    # ------------------------------------------------------------ parsed files
+
+    def keep(self, origin: Origin, size_bytes: int, *, large: bool) -> None:
+        """The origin's file is in memory, with all that was made of it; others may have to go."""
+        self.forget(origin)
+        if large:
+            domain = domain_of(origin)
+            self._large[origin] = _Kept(domain, size_bytes)
+            self.large_bytes += size_bytes
+            self._of_domain[domain] += size_bytes
+            self._make_room(domain)
+            return
+        self._small[origin] = _Kept("", size_bytes)
+        self.small_bytes += size_bytes
+        if self.small_bytes > SMALL_BYTES_MAX:
+            for one in list(self._small):
+                if self.small_bytes <= SMALL_BYTES_MAX:
+                    break
+                if one is not origin and not one.busy:
+                    self._strip(one)
+
+    def settled(self, origin: Origin) -> None:
+        """Nothing is done with the origin's file any more: it may have to go."""
+        if (kept := self._large.get(origin)) is not None:
+            self._make_room(kept.domain)
+
+    def _make_room(self, domain: str) -> None:
+        """Strip origins of large files, the oldest first, but never the newest: it would have to be
+        parsed again before it was used."""
+        while self._of_domain[domain] > LARGE_BYTES_OF_DOMAIN_MAX:
+            if not self._strip_oldest(domain):
+                break
+        while self.large_bytes > LARGE_BYTES_MAX:
+            largest = max(self._of_domain, key=self._of_domain.__getitem__)
+            if not (self._strip_oldest(largest) or self._strip_oldest(None)):
+                break
+
+    def _strip_oldest(self, domain: str | None) -> bool:
+        """Of this domain, or of all. False: none can go."""
+        files = [one for one, kept in self._large.items() if domain in (None, kept.domain)]
+        return any(self._strip(one) for one in files[:-1])
+
+    def _strip(self, origin: Origin) -> bool:
+        if origin in self._places or origin.pinned or origin.unread or origin.parsing.locked():
+            return False
+        if not origin.strip():
+            return False
+        self.forget(origin)
+        return True
+
+    def forget(self, origin: Origin) -> None:
+        """The origin's file is in memory no longer."""
+        if (kept := self._small.pop(origin, None)) is not None:
+            self.small_bytes -= kept.size_bytes
+        if (kept := self._large.pop(origin, None)) is not None:
+            self.large_bytes -= kept.size_bytes
+            self._of_domain[kept.domain] -= kept.size_bytes
+            if not self._of_domain[kept.domain]:
+                del self._of_domain[kept.domain]
+
+    # ------------------------------------------------------------ time
+
+    def wake_at(self) -> float | None:
+        """When `advance` must be called."""
+        return self._wake_s
+
+    def advance(self, now_s: float) -> None:
+        """Time has passed."""
+        if self._wake_s is not None and self._wake_s <= now_s:
+            self._wake_s = None
+            self._seat()
+            self._next_turn()
+
+    def close(self) -> None:
+        """Admit no more; what is being parsed is parsed to its end."""
+        self._closed = True
+        self._seekers.close(_CLOSED)
+        self._turns.close(_CLOSED)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FrontierClosedError(_CLOSED)
+
+    def _wake_by(self, at_s: float) -> None:
+        self._wake_s = at_s if self._wake_s is None else min(self._wake_s, at_s)
+        self._commands.wake_by(at_s)
+
+
+def domain_of(origin: Origin) -> str:
+    """The registrable domain of an origin, whose hosts share what it may use."""
+    return registrable_domain(host_of(origin.name + "/"))
