@@ -3,17 +3,36 @@ reads it."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from crawler.fetching.request import REDIRECT_STATUSES, Answer, Failure, FetchLimits, Head
 from crawler.frontier.origin import LARGE_BYTES
+from policies.retries import FailureCode
 from policies.robots_state import RobotsFetch, RobotsState
 
 ROBOTS_BYTES_MAX = 500 * 1024  # RFC 9309, 2.5
 ROBOTS_TIMEOUT_S = 30.0
 LIMITS = FetchLimits(timeout_s=ROBOTS_TIMEOUT_S, body_bytes_max=ROBOTS_BYTES_MAX)
+
+
+class Redirect(NamedTuple):
+    """An answer that leads elsewhere; `url` None: to no valid URL."""
+
+    status: int
+    url: str | None
+
+
+class NoRoom(enum.Enum):
+    """The file is large, and there was no room for it."""
+
+    NO_ROOM = enum.auto()
+
+
+NO_ROOM: Final = NoRoom.NO_ROOM
 
 
 class RobotsBody:
@@ -103,3 +122,11 @@ def news_of(result: Answer | Failure, url: str, *, retry_after_s_max: float) -> 
         truncated=result.cut,
         retry_after_s_max=retry_after_s_max,
     )
+
+
+def says_something(result: Answer | Failure) -> bool:
+    """Whether the result of a request concerns the robots.txt itself."""
+    if isinstance(result, Answer):
+        return not is_redirect(result)
+    counts = result.connected and result.ours is None and not result.stale
+    return counts and result.code is not FailureCode.INTERNAL

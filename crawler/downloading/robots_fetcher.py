@@ -3,10 +3,9 @@ file before the first page that it governs is requested."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -14,10 +13,13 @@ from crawler.clock import Clock
 from crawler.downloading.downloader import Downloader
 from crawler.downloading.robots_exchange import (
     LIMITS,
+    NO_ROOM,
     ROBOTS_BYTES_MAX,
+    NoRoom,
+    Redirect,
     RobotsBody,
-    is_redirect,
     news_of,
+    says_something,
     unreachable,
     validators,
 )
@@ -53,22 +55,6 @@ class SitemapFinder(Protocol):
     async def of_origin(self, origin: Origin) -> Sequence[Link]:
         """The sitemaps to read of an origin whose robots.txt is known."""
         ...
-
-
-class Redirect(NamedTuple):
-    """An answer that leads elsewhere; `url` None: to no valid URL."""
-
-    status: int
-    url: str | None
-
-
-class NoRoom(enum.Enum):
-    """The file is large, and there was no room for it."""
-
-    NO_ROOM = enum.auto()
-
-
-NO_ROOM: Final = NoRoom.NO_ROOM
 
 
 class RequestFaultError(Exception):
@@ -268,7 +254,7 @@ class RobotsFetcher:
         ):
             async with self._downloader.exchange(permit, request, kind=ROBOTS) as answer:
                 result = body.complete(answer)
-                if _says_something(result) and not body.turned_away:
+                if says_something(result) and not body.turned_away:
                     learned = await self._learn(origin, _news_at(permit.host, result, url))
             if learned is not None:
                 if origin_of(url) != origin.name:
@@ -426,14 +412,6 @@ class RobotsFetcher:
 def _news_at(host: HostQueue, result: Answer | Failure, url: str) -> RobotsFetch:
     """The result of a request to this host."""
     return news_of(result, url, retry_after_s_max=host.pace.rules.max_retry_after_s)
-
-
-def _says_something(result: Answer | Failure) -> bool:
-    """Whether the result of a request concerns the robots.txt itself."""
-    if isinstance(result, Answer):
-        return not is_redirect(result)
-    counts = result.connected and result.ours is None and not result.stale
-    return counts and result.code is not FailureCode.INTERNAL
 
 
 def _earlier(a: float | None, b: float | None) -> float | None:

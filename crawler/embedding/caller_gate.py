@@ -261,12 +261,14 @@ class CallerGate(ABC):
         name = origin_of(url)
 
         async def look(line: HostLine) -> RobotsState:
+            loaded = False
             while True:
                 self._check_held(line)
                 if self._verdicts.is_reachable(line, url):
                     origin = self.frontier.robots.get_or_add(name, line.host)
-                    due = not origin.loaded or is_due(origin.access, self.clock.wall())
-                    if due and not origin.busy:
+                    due = is_due(origin.access, self.clock.wall())
+                    if not origin.busy and (due or not (origin.loaded or loaded)):
+                        loaded = not due  # a large file that does not govern may leave again
                         self.frontier.robots.fetch(origin)
                     elif not origin.busy:
                         return origin.access

@@ -39,6 +39,9 @@ class FairQueue(Generic[T]):
 
     def put(self, party: str, asker: T, cost: float) -> Ticket[T]:
         """Wait for something that costs this much."""
+        if not self._waiting:  # nobody has waited for another
+            self._finished.clear()
+            self._served = 0.0
         ticket: Ticket[T] = Ticket()
         self._waiting.setdefault(party, deque()).append(Entry(party, asker, cost, ticket))
         return ticket
@@ -62,8 +65,8 @@ class FairQueue(Generic[T]):
         self._served = self._start_of(party)
         self._finished[party] = self._served + entry.cost
         if len(self._finished) > _FINISHED_MAX:
-            still = self._served
-            self._finished = {name: at for name, at in self._finished.items() if at > still}
+            most = sorted(self._finished, key=self._finished.__getitem__)[_FINISHED_MAX // 2 :]
+            self._finished = {name: self._finished[name] for name in most}
         return entry
 
     def close(self, why: str) -> None:

@@ -87,6 +87,7 @@ class RobotsBudget:
         """Take a place for a file of the origin that has at most this many bytes, if there is one
         now, or one is kept for it. beyond: also if there is none, because the file is in memory
         already."""
+        size_bytes = min(size_bytes, BYTES_MAX)
         kept = self._places.pop(origin, None)
         if not (beyond or self._has_room(domain_of(origin), size_bytes)):
             if kept is not None:
@@ -116,7 +117,7 @@ class RobotsBudget:
         if self._places.pop(origin, None) is not None:
             self._seat()
 
-    def _has_room(self, domain: str, size_bytes: int = BYTES_MAX) -> bool:
+    def _has_room(self, domain: str, size_bytes: int) -> bool:
         if self.unparsed_bytes + size_bytes > UNPARSED_BYTES_MAX:
             now_s = self._clock.monotonic()
             for origin, place in list(self._places.items()):
@@ -128,9 +129,12 @@ class RobotsBudget:
         )
         return size_bytes <= min(room, of_domain)
 
+    def _has_room_for_any(self, domain: str) -> bool:
+        return self._has_room(domain, BYTES_MAX)
+
     def _seat(self) -> None:
         until_s = self._clock.monotonic() + PLACE_KEPT_S
-        while (entry := self._seekers.take(self._has_room)) is not None:
+        while (entry := self._seekers.take(self._has_room_for_any)) is not None:
             self._places[entry.asker] = _Place(BYTES_MAX, until_s)
             self._wake_by(until_s)
             entry.ticket.serve(entry.asker)

@@ -268,7 +268,7 @@ class RobotsCache:
         origin.waits_at = None
         origin.waits_elsewhere = ""
         origin.waits_for_room = False
-        if origin.policy is None and origin.size_bytes and not (origin.unread or origin.pinned):
+        if origin.large and origin.policy is None and not (origin.unread or origin.pinned):
             origin.strip()  # what does not govern, or was not parsed for the end of the crawl
         self.weigh(origin)
         self.budget.settled(origin)

@@ -17,6 +17,7 @@ from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.session import PoliteSession
 from crawler.errors import CourtlyError, FetchFailed, SessionClosed
 from crawler.fetching.request import Request
+from crawler.frontier import robots_budget
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, redirect, text
 from policies.retries import FailureCode
 from storage.store import StoreError
@@ -180,20 +181,24 @@ async def test_hosts_that_rest_or_are_waited_for_are_not_forgotten(
 async def test_robots_copies_in_memory_are_bounded_in_bytes(
     clock: JumpClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caller_lines, "ROBOTS_BYTES_KEPT_MAX", 100_000)
+    """Files beyond it are loaded from the store again, and no host is asked twice."""
+    monkeypatch.setattr(robots_budget, "LARGE_BYTES_MAX", 100_000)
     fetcher = FakeFetcher(
         clock,
         lambda asked: text("#" * 20_000) if asked.url.endswith("robots.txt") else html("x"),
     )
     async with opened(clock, fetcher) as client:
-        for n in range(40):
+        for n in [*range(40), *range(40)]:
             await get(client, f"http://h{n}.test/")
             await clock.sleep_until(clock.monotonic() + 1)
-            assert client.frontier.robots.body_bytes <= 160_000
-        held = [
-            o.access.body for line in client._lines for o in client.frontier.robots.of(line.host)
-        ]
-        assert client.frontier.robots.body_bytes == sum(len(body or b"") for body in held)
+            assert 0 < client.frontier.budget.large_bytes <= 100_000
+            held = [
+                len(o.access.body or b"")
+                for line in client._lines
+                for o in client.frontier.robots.of(line.host)
+            ]
+            assert sum(held) <= 100_000
+        assert len([one for one in fetcher.log if one.path == "/robots.txt"]) == 40
 
 
 async def test_a_forgotten_host_keeps_its_clock_in_a_database(

@@ -1,0 +1,110 @@
+"""Large robots.txt files on every host of a domain cost the hosts of others neither memory nor
+time, and the end of the crawl does not wait for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crawler.fetching.request import Request
+from crawler.frontier import robots_budget
+from crawler.testing import Reply, html, text
+from policies.url import host_of
+
+if TYPE_CHECKING:
+    from tests.conftest import World
+
+HOSTS = 60
+KB = 100
+TRAPS = [f"http://h{n}.trap.test/" for n in range(HOSTS)]
+PACE = {"delay": 1, "latency_factor": 0}
+
+
+def large(host: str) -> str:
+    """Of few lines, to be parsed fast; another one on each host."""
+    lines = "".join(f"Disallow: /{n}{host}{'x' * 2_000}\n" for n in range(KB // 2))
+    return f"User-agent: *\nDisallow: /x\n{lines}"
+
+
+def site(request: Request) -> Reply:
+    if request.url.endswith("/robots.txt"):
+        return text(large(host_of(request.url)))
+    return html("Page", "/a", "/x")
+
+
+@pytest.fixture
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For ten files that wait to be parsed and ten that are parsed, half of them of one domain."""
+    monkeypatch.setattr(robots_budget, "BYTES_MAX", KB * 1_100)
+    monkeypatch.setattr(robots_budget, "UNPARSED_BYTES_MAX", 10 * KB * 1_100)
+    monkeypatch.setattr(robots_budget, "UNPARSED_BYTES_OF_DOMAIN_MAX", 5 * KB * 1_100)
+    monkeypatch.setattr(robots_budget, "LARGE_BYTES_MAX", 30 * KB * 1_000)
+    monkeypatch.setattr(robots_budget, "LARGE_BYTES_OF_DOMAIN_MAX", 15 * KB * 1_000)
+
+
+@pytest.mark.usefixtures("little_room")
+async def test_a_wildcard_domain_waits_for_itself(world: World) -> None:
+    most: Counter[str] = Counter()
+
+    def look() -> None:
+        assert world.scheduler
+        budget = world.scheduler.frontier.budget
+        most["unparsed"] = max(most["unparsed"], budget.unparsed_bytes)
+        most["parsed"] = max(most["parsed"], budget.large_bytes)
+        bodies = {
+            id(origin.access.body): len(origin.access.body or b"")
+            for host in world.scheduler.frontier.permits
+            for origin in world.scheduler.frontier.robots.of(host)
+        }
+        most["bodies"] = max(most["bodies"], sum(bodies.values()))
+
+    seed = "http://large.victim.test/"
+    crawled = await world.crawl(
+        site, *TRAPS, seed, politeness=PACE, at={s / 5: look for s in range(1, 1_000)}
+    )
+    assert len(crawled.urls("visited")) == 2 * (HOSTS + 1)
+    assert len(crawled.urls("blocked")) == HOSTS + 1
+    assert 0 < most["unparsed"] <= 5 * KB * 1_100 + KB * 1_100
+    assert 0 < most["parsed"] <= 15 * KB * 1_000 + 5 * KB * 1_000
+    assert most["bodies"] < most["unparsed"] + most["parsed"]
+    begun_s = {entry.host: entry.start_s for entry in reversed(crawled.entries(path="/"))}
+    start_s = min(entry.start_s for entry in crawled.entries())
+    assert begun_s["large.victim.test"] - start_s < 4
+    assert max(begun_s.values()) - start_s > 10  # it was tight
+    asked = Counter(entry.host for entry in crawled.entries(path="/robots.txt"))
+    assert max(asked.values()) <= 2
+
+
+@pytest.mark.usefixtures("little_room")
+async def test_the_end_does_not_wait_for_them(world: World) -> None:
+    def stop() -> None:
+        assert world.scheduler
+        stopped.append(world.clock.monotonic())
+        world.scheduler.stop()
+
+    stopped: list[float] = []
+    crawled = await world.crawl(site, *TRAPS, politeness=PACE, at={3.0: stop})
+    assert world.clock.monotonic() - stopped[0] < 2
+    assert len(crawled.urls("queued")) > HOSTS // 2
+    again = await world.crawl(site, *TRAPS, politeness=PACE)
+    assert len(again.urls("visited")) == 2 * HOSTS
+    assert again.urls("queued") == []
+
+
+async def test_a_host_that_waits_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(robots_budget, "SHARE_OF_DOMAIN", 1e-4)
+    reasons: set[str] = set()
+
+    def look() -> None:
+        assert world.scheduler
+        frontier = world.scheduler.frontier
+        for host in frontier.permits:
+            move = frontier.waiting.next_move(host)
+            if move is not None:
+                reasons.add(move.reason.sentence)
+
+    at = {s / 5: look for s in range(1, 100)}
+    await world.crawl(site, *TRAPS[:3], politeness=PACE, at=at)
+    assert "its robots.txt is large and waits until there is room and time for it" in reasons
