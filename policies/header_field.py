@@ -26,6 +26,37 @@ _OF_CONNECTIONS: Final = frozenset(
 )
 
 
+# Everything else that a caller sets may be a secret, whatever it is called, or concern one site
+# alone, as conditions and ranges do.
+_HARMLESS: Final = frozenset(
+    {
+        "accept",
+        "accept-charset",
+        "accept-encoding",
+        "accept-language",
+        "cache-control",
+        "dnt",
+        "pragma",
+        "save-data",
+        "sec-gpc",
+    }
+)
+# They echo the request with its headers, or open a tunnel (RFC 9110, sections 9.3.6 and 9.3.8).
+# TRACK is TRACE as some servers call it.
+_REFUSED_METHODS: Final = frozenset({"CONNECT", "TRACE", "TRACK"})
+
+
+def may_leave_origin(name: str) -> bool:
+    """Whether a header that was given for one origin may be sent to another, where a redirect
+    leads."""
+    return name.lower() in _HARMLESS
+
+
+def is_refused_method(method: str) -> bool:
+    """Whether a method, in any case, echoes the request or opens a tunnel."""
+    return method.upper() in _REFUSED_METHODS
+
+
 def is_token(text: str) -> bool:
     """Whether a string can be a method or the name of a header."""
     return _TOKEN.fullmatch(text) is not None

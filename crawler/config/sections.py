@@ -181,6 +181,13 @@ class FetchConfig(SectionWithSecrets, frozen=True, kw_only=True):
             mask=secrets.sources,
         ),
     ] = msgspec.field(default_factory=dict)
+    lend_credentials: Annotated[
+        bool,
+        Key(
+            "let requests of other programs (POST /api/fetch) use the headers, credentials and "
+            "cookies above; a site that echoes them shows them to these programs"
+        ),
+    ] = False
     tls_verify: Annotated[
         bool,
         Key("verify certificates; false only per site, for sites you own", own_sites_only=True),

@@ -48,6 +48,11 @@ def acting(actor: Actor) -> Iterator[None]:
         _acting.reset(before)
 
 
+def current_actor() -> Actor | None:
+    """Who acts now; None outside of `acting`."""
+    return _acting.get()
+
+
 def logged_actor() -> Mapping[str, Any]:
     """The fields `by`, `from` and `via` of a log event; empty outside of `acting`."""
     actor = _acting.get()

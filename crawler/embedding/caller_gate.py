@@ -95,20 +95,24 @@ class CallerGate(ABC):
     # ------------------------------------------------------------ requests
 
     async def enter(self, url: str, limit: WaitLimit | None = None) -> Permit:
-        """Wait for a permit for this canonical URL, in order of arrival at its host. The verdict is
+        """Wait for a permit for this canonical URL, in order of arrival at its host, where callers
+        of different names take turns. The verdict is
         that of the moment of the grant. Use the permit with `contact`, or give it back to
         `frontier.permits`.
 
         Raises RobotsDisallowed, RobotsUnreachable and WaitTooLong as soon as that is known,
         FetchFailed when no connection can be made.
         """
+        caller = "" if limit is None else limit.caller
         with self._observed(url):
             if limit is None or not limit.exists:
-                return await self._at(url, lambda line: self._wait(line, url, None))
+                return await self._at(url, lambda line: self._wait(line, url, None, caller))
             async with self.waits.limited(url, limit) as limited:
-                return await self._at(url, lambda line: self._wait(line, url, limited))
+                return await self._at(url, lambda line: self._wait(line, url, limited, caller))
 
-    async def _wait(self, line: HostLine, url: str, limited: LimitedWait | None) -> Permit:
+    async def _wait(
+        self, line: HostLine, url: str, limited: LimitedWait | None, caller: str
+    ) -> Permit:
         if asyncio.current_task() in line.lent_to and line.host.busy >= line.host.pace.lanes():
             raise CourtlyError(
                 f"{url} would wait for itself: this task has a permit for the same host, and must "
@@ -116,7 +120,7 @@ class CallerGate(ABC):
             )
         if line.places:
             self._passes(line, url)  # a forbidden URL need not wait in line
-        return await self._in_line(line, url, limited)
+        return await self._in_line(line, url, limited, caller)
 
     @contextlib.contextmanager
     def _observed(self, url: str) -> Iterator[None]:
@@ -156,12 +160,14 @@ class CallerGate(ABC):
             finally:
                 self._leave(line)
 
-    async def _in_line(self, line: HostLine, url: str, limited: LimitedWait | None) -> Permit:
-        place = Place(url, asyncio.get_running_loop().create_future())
+    async def _in_line(
+        self, line: HostLine, url: str, limited: LimitedWait | None, caller: str
+    ) -> Permit:
+        place = Place(url, asyncio.get_running_loop().create_future(), caller)
         places = line.places
-        places.append(place)
+        ahead = line.join(place)
         try:
-            self.waits.joined(line, place, limited)
+            self.waits.joined(line, place, limited, ahead=ahead)
             if places[0] is not place:
                 await place.called
                 if place.problem is not None:

@@ -29,6 +29,7 @@ FORGET_DOWN_TO: Final = 7 / 8  # of the two above
 LOOKED_AT_MAX: Final = 1_024
 LOOK_EVERY_S: Final = 1.0
 UNUSED_S: Final = 5.0  # after that, a host that other workers may want is released
+CALLERS_KEPT: Final = 64  # of one line; beyond it, those without a place are forgotten
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +38,8 @@ class Place:
 
     url: str
     called: Future[None]
+    caller: str = ""
+    round: int = 0  # each caller has one place in each round
     problem: CourtlyError | None = None  # why it stops waiting
     reported: bool = False  # its wait has been logged
 
@@ -56,6 +59,24 @@ class HostLine:
     users: int = 0  # callers using it now: it must not be released
     used_s: float = 0.0  # when it was last used
     lent_to: list[asyncio.Task[Any] | None] = field(default_factory=list)  # tasks with a permit
+    _rounds: dict[str, int] = field(default_factory=dict)  # the last one of each caller
+
+    def join(self, place: Place) -> int:
+        """Add a place; return how many are before it. Callers take turns: in each round each of
+        them has one place, so that one with many places delays another by one at a time. The first
+        in line keeps its place."""
+        places = self.places
+        now = places[0].round if places else 0
+        if not places:
+            self._rounds.clear()
+        elif len(self._rounds) > CALLERS_KEPT:
+            self._rounds = {name: last for name, last in self._rounds.items() if last > now}
+        place.round = self._rounds[place.caller] = max(self._rounds.get(place.caller, 0), now) + 1
+        at = len(places)
+        while at > 1 and places[at - 1].round > place.round:
+            at -= 1
+        places.insert(at, place)
+        return at
 
 
 class CallerLines:

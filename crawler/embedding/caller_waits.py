@@ -40,11 +40,13 @@ class Forecast(NamedTuple):
 class WaitLimit:
     """Limits all waits of one call together: for robots.txt, for hosts, and before retries.
 
-    max_wait_s: None: the call waits as long as politeness requires.
+    max_wait_s: None: the call waits as long as politeness requires. caller: its name in the lines
+    of hosts, where callers take turns.
     """
 
-    def __init__(self, clock: Clock, max_wait_s: float | None = None) -> None:
+    def __init__(self, clock: Clock, max_wait_s: float | None = None, *, caller: str = "") -> None:
         self.clock = clock
+        self.caller = caller
         self.left_s = math.inf if max_wait_s is None else max_wait_s
 
     @property
@@ -165,13 +167,16 @@ class CallerWaits:
     def limited(self, url: str, limit: WaitLimit) -> LimitedWait:
         return LimitedWait(url, limit, self)
 
-    def joined(self, line: HostLine, place: Place, limited: LimitedWait | None) -> None:
-        """A caller has joined the end of a line. Raises WaitTooLong; `left` follows in any case."""
+    def joined(
+        self, line: HostLine, place: Place, limited: LimitedWait | None, *, ahead: int
+    ) -> None:
+        """A caller has joined a line, with `ahead` others before it. Raises WaitTooLong; `left`
+        follows in any case."""
         if limited is None:
             return
         limited.line, limited.place = line, place
         self._limited[place] = limited
-        if (ahead := len(line.places) - 1) > 0:
+        if ahead > 0:
             self._raise_if_late(self.forecast(line, place.url, ahead), limited)
 
     def left(self, place: Place, limited: LimitedWait | None) -> None:

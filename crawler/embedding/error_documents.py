@@ -194,7 +194,7 @@ def _verdict(fields: VerdictFields, robots_txt: bytes) -> Verdict:
 
 def _failure_fields(failure: Failure) -> FailureFields:
     fields = msgspec.structs.asdict(failure)
-    del fields["started_s"], fields["ended_s"]
+    del fields["started_s"], fields["ended_s"], fields["headers"]
     return FailureFields(**fields, elapsed_s=failure.elapsed_s)
 
 

@@ -19,6 +19,7 @@ from crawler.embedding.lasting import Lasting
 from crawler.embedding.log_observer import observer_of
 from crawler.embedding.permit import with_time_to_connect
 from crawler.embedding.polite_client import PoliteClient
+from crawler.embedding.redirect_chains import RedirectChains
 from crawler.embedding.request_arguments import check_client_request
 from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, paces, settings
 from crawler.errors import ResponseUnread
@@ -92,6 +93,7 @@ class Politeness:
         self._clock = clock
         self._fetcher: ClientFetcher | None = None
         self._client: Lasting[PoliteClient] = Lasting("middleware")
+        self._chains = RedirectChains()
         self._open: dict[str, set[CallerRequest]] = {}  # by slot
 
     async def __aenter__(self) -> Self:
@@ -147,6 +149,7 @@ class Politeness:
         url = canonical_url("http" + url[2:] if url.startswith("ws") else url)
         check_request(self._config, request, url)
         check_client_request(request)
+        self._chains.pass_on(request)
         for name, value in _identity(self._config).items():
             if request.headers.get(name, SERVER_SOFTWARE) == SERVER_SOFTWARE:
                 request.headers[name] = value

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from crawler.embedding.caller import OWN, Caller
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_waits import WaitLimit
 from crawler.embedding.request_arguments import RequestArguments
@@ -19,11 +20,11 @@ from crawler.fetching.request import (
     Failure,
     Request,
     limits_of,
-    may_be_secret,
     service_of,
 )
 from crawler.frontier.frontier import REFUSALS
 from crawler.frontier.host_queue import Permit
+from policies.header_field import may_leave_origin
 from policies.holds import HoldReason
 from policies.retries import (
     FailureCode,
@@ -52,6 +53,7 @@ OF_A_BODY: Final = frozenset({"content-type", "content-encoding", "content-langu
 async def follow_redirects(
     client: CallerGate,
     asked: RequestArguments,
+    caller: Caller = OWN,
     *,
     stream: BodyStream | None = None,
     cache: ResponseCache | None = None,
@@ -62,9 +64,9 @@ async def follow_redirects(
     url, method, body = asked.url, asked.method, asked.body
     sent: Mapping[str, str] = asked.headers
     seen: list[Response] = []
-    meant = mean(client, url)
+    meant = mean(client, url, caller)
     bare = False
-    limit = WaitLimit(client.clock, asked.max_wait_s)
+    limit = WaitLimit(client.clock, asked.max_wait_s, caller=caller.name)
     while True:
         rules = client.config.site(host_of(url)).fetch
         request = Request(
@@ -74,6 +76,7 @@ async def follow_redirects(
             data=body,
             limits=limits_of(max(asked.timeout_s or 0.0, rules.timeout_s), rules.max_body_bytes),
             bare=bare,
+            anonymous=not caller.own,
         )
         response = None if cache is None else await cache.get(client.config, request)
         if response is None:
@@ -94,14 +97,16 @@ async def follow_redirects(
         target = redirect_target(response) if asked.follow else None
         if target is None:
             return response
-        seen.append(response)
-        if len(seen) > REDIRECTS_MAX:
-            raise TooManyRedirects([*(one.url for one in seen), target])
         if response.status in BECOMES_GET and method not in RETRIED:
             method, body = "GET", None
             sent = _without(sent, OF_A_BODY)
-        if origin_of(target) != origin_of(url):
-            sent = _public(sent)
+        if origin_of(target) != origin_of(url) and (body is not None or method not in RETRIED):
+            return response  # it was meant for this origin alone
+        seen.append(response)
+        if len(seen) > REDIRECTS_MAX:
+            raise TooManyRedirects([*(one.url for one in seen), target])
+        if origin_of(target) != origin_of(url):  # and if they lead back: what is dropped stays so
+            sent = {name: value for name, value in sent.items() if may_leave_origin(name)}
         url = target
         bare = service_of(url) not in meant
 
@@ -200,12 +205,9 @@ def _without(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str
     return {name: value for name, value in headers.items() if name.lower() not in names}
 
 
-def mean(client: CallerGate, url: str) -> frozenset[str]:
-    """Apply the config's headers to the schemes and ports that this URL stands for. A robots.txt
-    redirected elsewhere is requested without them."""
-    client.downloader.mean(url)
+def mean(client: CallerGate, url: str, caller: Caller = OWN) -> frozenset[str]:
+    """Apply the config's headers to the schemes and ports that this URL stands for, if the config
+    belongs to the caller. A robots.txt redirected elsewhere is requested without them."""
+    if caller.own:
+        client.downloader.mean(url)
     return services_of(url)
-
-
-def _public(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if not may_be_secret(name)}

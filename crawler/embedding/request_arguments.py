@@ -17,7 +17,7 @@ from yarl import URL
 
 from crawler.embedding.caller_verdicts import canonical_url
 from crawler.errors import InvalidRequest
-from policies.header_field import field_value, is_of_connection, is_token
+from policies.header_field import field_value, is_of_connection, is_refused_method, is_token
 from policies.url import host_of
 
 Scalar = str | int | float
@@ -85,8 +85,6 @@ def read_arguments(
         if not isinstance(value, bool):
             raise InvalidRequest(name, f"must be True or False, not {_shown(value)}")
     content, content_type = _content(json, data, body)
-    if content is not None and method == "TRACE":
-        raise InvalidRequest("method", "a TRACE request has no body (RFC 9110, section 9.3.8)")
     fields = _headers(headers)
     if content_type is not None and not any(name.lower() == "content-type" for name in fields):
         fields["Content-Type"] = content_type
@@ -106,6 +104,7 @@ def check_client_request(request: ClientRequest) -> None:
     """Check what aiohttp leaves to its caller: that the headers are well-formed, that Host names
     the host whose robots.txt is obeyed, and that Content-Length is that of the body. Raises
     InvalidRequest."""
+    check_method(request.method)
     for name, value in request.headers.items():
         _check_name(name)
         if _CONTROL.search(value.replace("\t", " ")):
@@ -141,8 +140,11 @@ def check_method(method: object) -> str:
     """Return it in upper case. Raises InvalidRequest."""
     if not isinstance(method, str) or not is_token(method):
         raise InvalidRequest("method", f"must be a word such as GET, not {_shown(method)}")
-    if method.upper() == "CONNECT":
-        raise InvalidRequest("method", "CONNECT opens a tunnel, which cannot be fetched")
+    if is_refused_method(method):
+        why = "opens a tunnel, which cannot be fetched"
+        if method.upper() != "CONNECT":
+            why = "returns the request with its credentials, and is refused"
+        raise InvalidRequest("method", f"{method.upper()} {why}")
     return method.upper()
 
 

@@ -226,8 +226,9 @@ class PoliteSession:
         string, as UTF-8 text; or bytes) and body (bytes) is sent, with its Content-Type except for
         bytes. Headers of the connection, Host and User-Agent cannot be set.
         robots.txt applies to every method. follow: follow at most REDIRECTS_MAX redirects, each
-        subject to robots.txt and to the delay of its host. Headers whose names suggest a secret are
-        not sent to another scheme, host or port.
+        subject to robots.txt and to the delay of its host. To another scheme, host or port go only
+        harmless headers (Accept, Accept-Language and the like), and neither a body nor a method
+        other than GET and HEAD: such a redirect is returned. TRACE and CONNECT are refused.
         retry: repeat GET and HEAD requests, in the host's line, after temporary failures: network
         failures and 5xx up to `fetch.max_attempts` times, 429 and 503 (after which the host backs
         off) five times. Then the last response is returned.

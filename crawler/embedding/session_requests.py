@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
+from crawler.embedding.caller import OWN, Caller
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn
 from crawler.embedding.caller_waits import WaitLimit
@@ -43,12 +44,15 @@ class SessionRequests(Protocol):
 class LocalRequests:
     """Through a gate of this process. cache: responses of earlier sessions, for `fetch`."""
 
-    def __init__(self, gate: CallerGate, cache: ResponseCache | None = None) -> None:
+    def __init__(
+        self, gate: CallerGate, cache: ResponseCache | None = None, *, caller: Caller = OWN
+    ) -> None:
         self._gate = gate
         self._cache = cache
+        self._caller = caller
 
     async def fetch(self, asked: RequestArguments) -> Response:
-        return await follow_redirects(self._gate, asked, cache=self._cache)
+        return await follow_redirects(self._gate, asked, self._caller, cache=self._cache)
 
     @contextlib.asynccontextmanager
     async def stream(self, asked: RequestArguments) -> AsyncIterator[StreamedResponse]:
@@ -56,7 +60,7 @@ class LocalRequests:
         response = None
         try:
             response = StreamedResponse(
-                await follow_redirects(self._gate, asked, stream=body), body
+                await follow_redirects(self._gate, asked, self._caller, stream=body), body
             )
             yield response
         finally:
@@ -68,18 +72,18 @@ class LocalRequests:
     async def permit(
         self, url: str, method: str, max_wait_s: float | None
     ) -> AsyncIterator[RequestPermit]:
-        limit = WaitLimit(self._gate.clock, max_wait_s)
-        mean(self._gate, url)
+        limit = WaitLimit(self._gate.clock, max_wait_s, caller=self._caller.name)
+        mean(self._gate, url, self._caller)
         async with lend_permit(self._gate, url, method, limit) as permit:
             yield permit
 
     async def may_fetch(self, url: str) -> bool:
-        mean(self._gate, url)
+        mean(self._gate, url, self._caller)
         return await self._gate.may_fetch(url)
 
     async def next_turn(self, url: str) -> NextTurn:
         return await self._gate.next_turn(url)
 
     async def robots(self, url: str) -> RobotsState:
-        mean(self._gate, url)
+        mean(self._gate, url, self._caller)
         return await self._gate.robots(url)

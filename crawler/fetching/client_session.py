@@ -10,6 +10,7 @@ import asyncio
 import weakref
 from asyncio import Future
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
@@ -35,15 +36,16 @@ from crawler.fetching.request import (
     Failure,
     NetworkError,
     Request,
-    may_be_secret,
     readable,
 )
 from crawler.fetching.resolver import Resolver
+from policies.header_field import is_of_connection, may_leave_origin
 from policies.retries import FailureCode
 from policies.url import host_of, origin_of
 
 _NO_CLIENT: Final = NetworkError(FailureCode.CONNECT, "the ClientSession is closed")
 ORIGINS_MAX: Final = 4_096  # whose secret headers are remembered
+_IDENTITY: Final = frozenset({"user-agent", "from"})
 
 
 class ThreadedNames(Resolver):
@@ -154,7 +156,7 @@ class ClientFetcher:
         with `headers`."""
         name = origin_of(url)
         self._secrets.pop(name, None)
-        secrets = CIMultiDict((key, value) for key, value in headers.items() if may_be_secret(key))
+        secrets = CIMultiDict((key, value) for key, value in headers.items() if not is_public(key))
         if secrets:
             self._secrets[name] = secrets
             if len(self._secrets) > ORIGINS_MAX:
@@ -203,7 +205,7 @@ class ClientFetcher:
                     total=request.limits.timeout_s, connect=request.limits.connect_s
                 ),
                 # They replace the session's own, of which the polite middleware is one.
-                middlewares=(self._guard, send_once),
+                middlewares=(partial(self._guard, frozenset(request.headers)), send_once),
                 raise_for_status=False,
             ) as response:
                 body, cut = await _read(response, request.limits.body_bytes_max)
@@ -223,8 +225,11 @@ class ClientFetcher:
             wire_bytes=len(body),
         )
 
-    async def _guard(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-        """A client middleware that withholds the session's secrets.
+    async def _guard(
+        self, own: frozenset[str], request: ClientRequest, handler: ClientHandlerType
+    ) -> ClientResponse:
+        """A client middleware that withholds what may be the session's secrets. own: the names of
+        the headers that belong to this very request.
 
         A session adds its own headers, cookies and credentials to each request. Here they are sent
         only to origins to which the caller sends them itself, not to wherever a redirect leads.
@@ -232,10 +237,17 @@ class ClientFetcher:
         """
         check_request(self._config, request, str(request.url))
         sent = self._secrets.get(origin_of(str(request.url)), CIMultiDict[str]())
-        for name in {name for name in request.headers if may_be_secret(name)}:
+        for name in {name for name in request.headers if not is_public(name)} - own:
             if name not in sent or request.headers.getall(name) != sent.getall(name):
                 del request.headers[name]
         return await handler(request)
+
+
+def is_public(name: str) -> bool:
+    """Whether a header of a session may be sent to any origin."""
+    lower = name.lower()
+    of_connection = is_of_connection(lower) and not lower.startswith("proxy-")
+    return of_connection or may_leave_origin(lower) or lower in _IDENTITY
 
 
 def _beyond(host: str) -> NetworkError:

@@ -192,7 +192,10 @@ class AiohttpFetcher:
         if not _is_sendable(url) or (endpoint := self._direct.endpoint(url)) is None:
             return self._failure(url, _UNSENDABLE, self._clock.monotonic())
         limits = endpoint.limits(request.limits)
-        if request.headers or request.bare or not endpoint.settings.plain:
+        if request.anonymous and endpoint.settings.lends_credentials:
+            request = structs.replace(request, anonymous=False)
+        own = request.bare or request.anonymous  # its headers are complete once they are applied
+        if request.headers or own or not endpoint.settings.plain:
             request = endpoint.settings.apply(request, self.cookies)
         if request.proxy is not None and (refusal := self._refusal(endpoint.host)) is not None:
             return self._failure(url, refusal, self._clock.monotonic())
@@ -240,14 +243,15 @@ class AiohttpFetcher:
         assert session is not None
         if endpoint.pooled is not None and goes_direct(request):
             head = endpoint.head
-            if request.headers or request.bare:
+            if request.headers or request.bare or request.anonymous:
                 head = direct.head(endpoint.authority, request.headers)
             return direct.request(endpoint.pooled, request, head)
         return session.request(
             request.method,
             URL(request.url, encoded=True),
             allow_redirects=False,
-            headers=request.headers or (None if request.bare else endpoint.settings.headers),
+            headers=request.headers
+            or (None if request.bare or request.anonymous else endpoint.settings.headers),
             data=request.data,
             proxy=request.proxy,
             ssl=endpoint.settings.tls,
@@ -264,7 +268,7 @@ class AiohttpFetcher:
         exchange.status = status
         headers = response.headers if exchange.ascii else readable(response.headers)
         exchange.headers = headers
-        if endpoint.settings.cookies and "Set-Cookie" in headers:
+        if endpoint.settings.cookies and "Set-Cookie" in headers and not request.anonymous:
             self.cookies.learn(url, headers.getall("Set-Cookie"))
         if status == 101:
             problem = NetworkError(

@@ -76,16 +76,6 @@ def limits_of(timeout_s: float, body_bytes_max: int) -> FetchLimits:
     return FetchLimits(timeout_s=timeout_s, body_bytes_max=body_bytes_max)
 
 
-# Headers with one of these in their names are sent only to the origin they were given for.
-_SECRET_WORDS: Final = ("auth", "cookie", "key", "token", "secret", "session", "passw", "csrf")
-
-
-def may_be_secret(name: str) -> bool:
-    """Whether the name of a header suggests that its value is a secret."""
-    lower = name.lower()
-    return any(part in lower for part in _SECRET_WORDS)
-
-
 # They hold URLs, in which browsers percent-encode bytes that are not UTF-8.
 _OF_URLS: Final = frozenset({"location", "content-location", "link", "refresh"})
 _SURROGATE: Final = re.compile("[\udc80-\udcff]")
@@ -184,6 +174,8 @@ class Request(Struct, frozen=True, kw_only=True):
       except for one in the URL itself.
     bare: without the headers configured for this host alone, which are for another of its schemes
       or ports.
+    anonymous: of another program, which may not use what is configured for this host: without its
+      credentials and cookies, and of its headers only the harmless ones. It teaches no cookies.
 
     Headers and proxy may hold secrets, so they are not part of its repr.
     """
@@ -197,6 +189,7 @@ class Request(Struct, frozen=True, kw_only=True):
     cut_ok: bool = False
     proxy: str | None = None
     bare: bool = False
+    anonymous: bool = False
 
     def __repr__(self) -> str:
         return f"Request(url={self.url!r}, method={self.method!r})"

@@ -20,6 +20,7 @@ from crawler.config import Config, ConfigError, FetchConfig
 from crawler.config.secrets import authorization
 from crawler.fetching.cookies import Cookies
 from crawler.fetching.request import FetchLimits, Request
+from policies.header_field import may_leave_origin
 from policies.url import origin_of
 from storage.secret_sources import SecretError
 
@@ -32,6 +33,7 @@ class SiteSettings:
     limits: only those that concern the connection count.
     tls: as aiohttp's `ssl`: True, False (certificates are not verified), or a context of its own.
     authorizations: origin → Authorization header, sent to that origin only.
+    lends_credentials: whether requests of other programs are sent as the crawl's own.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -41,6 +43,7 @@ class SiteSettings:
     cookies: bool = False
     tls: ssl.SSLContext | bool = True
     authorizations: Mapping[str, str] = field(default_factory=dict, repr=False)
+    lends_credentials: bool = False
 
     @property
     def plain(self) -> bool:
@@ -54,8 +57,12 @@ class SiteSettings:
     def apply(self, request: Request, cookies: Cookies) -> Request:
         """The request with these settings. Its own headers and proxy take precedence."""
         headers = self.headers_of_all if request.bare else self.headers
-        secret = self.authorizations.get(origin_of(request.url))
-        cookie = cookies.header(request.url) if self.cookies else None
+        secret = cookie = None
+        if request.anonymous:
+            headers = {name: headers[name] for name in headers if may_leave_origin(name)}
+        else:
+            secret = self.authorizations.get(origin_of(request.url))
+            cookie = cookies.header(request.url) if self.cookies else None
         if request.headers or secret or cookie:
             fields = CIMultiDict(headers)
             if secret:
@@ -142,4 +149,5 @@ class SiteSettingsTable:
             authorizations={
                 origin: self._secrets[source] for origin, source in fetch.credentials.items()
             },
+            lends_credentials=fetch.lend_credentials,
         )

@@ -3,20 +3,23 @@ connections."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import contextlib
 import json as json_module
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
 from crawler.clock import Clock
 from crawler.daemon import responses
+from crawler.daemon.actor import API, current_actor
+from crawler.daemon.api.caller_limits import BUSY_S, Limit, Room
 from crawler.daemon.api.lent_permits import LentPermits
 from crawler.daemon.problem import Problem
-from crawler.embedding.caller_gate import CallerGate
+from crawler.embedding.caller import Caller
 from crawler.embedding.caller_verdicts import canonical_url
 from crawler.embedding.crawl_gate import gate_of
 from crawler.embedding.error_documents import document_of
@@ -29,12 +32,33 @@ from crawler.embedding.request_arguments import (
 from crawler.embedding.response import Response
 from crawler.embedding.session_requests import LocalRequests
 from crawler.embedding.streaming import StreamedResponse
-from crawler.errors import CourtlyError, InvalidRequest
+from crawler.errors import CourtlyError, InvalidRequest, WaitTooLong
 from crawler.scheduling.scheduler import Scheduler
 from storage.store import StoreError
 
-REQUESTS_MAX: Final = 128  # of API clients: waiting for their hosts, or in flight
-BUSY_S: Final = 5.0  # before a client tries again when there are more
+_T = TypeVar("_T")
+
+# Of all clients, waiting for their hosts or in flight: half of the daemon's connections.
+REQUESTS_MAX: Final = 128
+QUERIES_MAX: Final = 64  # likewise: requests that wait for a robots.txt at most
+BODY_BYTES_MAX: Final = 64_000_000  # bodies of requests that wait or are in flight
+WAIT_S_DEFAULT: Final = (
+    300.0  # for clients that set no limit: they may be gone, or wait for a dead host
+)
+QUERY_WAIT_S: Final = 60.0
+_CALLS: Final = Limit(
+    what="requests waiting or in flight", total=REQUESTS_MAX, of_one=48, share=4, reserve=32
+)
+_QUERIES: Final = Limit(
+    what="queries waiting for a robots.txt", total=QUERIES_MAX, of_one=24, share=2, reserve=16
+)
+_BODIES: Final = Limit(
+    what="bytes of request bodies waiting or in flight",
+    total=BODY_BYTES_MAX,
+    of_one=BODY_BYTES_MAX // 4,
+    share=1_000_000,
+    reserve=BODY_BYTES_MAX // 4,
+)
 
 
 class CallerRequests:
@@ -43,8 +67,11 @@ class CallerRequests:
     def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
         self._scheduler = scheduler
         self._clock = clock
-        self._under_way = 0
-        self._lent = LentPermits(clock)
+        self._calls = Room(_CALLS)
+        self._queries = Room(_QUERIES)
+        self._bodies = Room(_BODIES)
+        concurrency = scheduler.crawl.config.config.crawl.concurrency
+        self._lent = LentPermits(clock, concurrency=concurrency)
 
     # ------------------------------------------------------------ requests
 
@@ -52,8 +79,12 @@ class CallerRequests:
         """Send a request as `PoliteSession.fetch` does, or as `stream`. given: the fields of
         `FetchBody`. The caller closes what it returns. Raises Problem."""
         async with contextlib.AsyncExitStack() as opened:
-            requests = LocalRequests(opened.enter_context(self._call()))
+            requests = opened.enter_context(self._call(self._calls))
+            if given["max_wait_s"] is None:
+                given["max_wait_s"] = WAIT_S_DEFAULT
             asked = _arguments(**given)
+            size = len(asked.body or b"")
+            opened.enter_context(self._bodies.taken(_client(), size))
             if stream:
                 response = await opened.enter_async_context(requests.stream(asked))
                 fetched = FetchedBody(response, response.chunks())
@@ -65,45 +96,55 @@ class CallerRequests:
 
     async def may_fetch(self, url: str) -> responses.MayFetch:
         """Whether robots.txt allows a URL now."""
-        with self._call() as gate:
-            allowed = await LocalRequests(gate).may_fetch(canonical_url(url))
+        with self._call(self._queries) as requests:
+            canonical = canonical_url(url)
+            allowed = await self._in_time(requests.may_fetch(canonical), canonical)
             return responses.MayFetch(allowed=allowed)
 
     async def next_turn(self, url: str) -> responses.NextTurn:
         """When the host of a URL may be contacted next."""
-        with self._call() as gate:
-            turn = await gate.next_turn(canonical_url(url))
+        with self._call(self._queries) as requests:
+            turn = await requests.next_turn(canonical_url(url))
             return responses.NextTurn(in_s=turn.in_s, reason=turn.reason, ahead=turn.ahead)
 
     async def robots_state(self, url: str) -> responses.RobotsKnown:
         """What is known of the robots.txt of a URL's origin."""
-        with self._call() as gate:
-            known = structs.asdict(await LocalRequests(gate).robots(canonical_url(url)))
+        with self._call(self._queries) as requests:
+            canonical = canonical_url(url)
+            known = structs.asdict(await self._in_time(requests.robots(canonical), canonical))
             body = known.pop("body")
             encoded = None if body is None else base64.b64encode(body).decode()
             return responses.RobotsKnown(**known, body=encoded)
 
+    async def _in_time(self, query: Coroutine[Any, Any, _T], url: str) -> _T:
+        """The result of a query. Raises WaitTooLong after QUERY_WAIT_S."""
+        loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
+        at_s = self._clock.monotonic() + QUERY_WAIT_S
+        timer = self._clock.call_at(at_s, lambda: limit.reschedule(loop.time()))
+        try:
+            async with limit:
+                return await query
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise WaitTooLong(url, "its robots.txt has not arrived yet", None) from None
+        finally:
+            timer.cancel()
+
     @contextlib.contextmanager
-    def _call(self) -> Iterator[CallerGate]:
-        """The gate of the crawl, for one request. What the block raises becomes a Problem."""
+    def _call(self, room: Room) -> Iterator[LocalRequests]:
+        """The requests of a client, for one call. What the block raises becomes a Problem."""
         if self._scheduler.frontier.stopping:
             raise Problem(503, "the crawl is ending", kind="session-closed", retry_after_s=BUSY_S)
-        if self._under_way >= REQUESTS_MAX:
-            raise Problem(
-                503,
-                f"{REQUESTS_MAX} requests of other programs are waiting or in flight",
-                kind="busy",
-                retry_after_s=BUSY_S,
-            )
-        self._under_way += 1
-        try:
-            yield gate_of(self._scheduler)
-        except StoreError:
-            raise  # reported like every failure of the database
-        except CourtlyError as error:
-            raise self._problem(error) from error
-        finally:
-            self._under_way -= 1
+        client = _client()
+        with room.taken(client):
+            try:
+                caller = Caller(client, own=False)
+                yield LocalRequests(gate_of(self._scheduler), caller=caller)
+            except StoreError:
+                raise  # reported like every failure of the database
+            except CourtlyError as error:
+                raise self._problem(error) from error
 
     def _problem(self, error: CourtlyError) -> Problem:
         document = document_of(error)
@@ -126,22 +167,24 @@ class CallerRequests:
     ) -> responses.LentPermit:
         """Wait for a permit, and lend it until `end_permit`, or until it expires. Raises
         Problem."""
-        with self._call() as gate:
+        with self._call(self._calls) as requests:
             canonical, method = canonical_url(url), check_method(method)
             limit_s = seconds("max_wait_s", max_wait_s, zero_ok=True)
-            waiting = LocalRequests(gate).permit(canonical, method, limit_s)
-            return await self._lent.lend(waiting, expires_in_s)
+            waiting = requests.permit(
+                canonical, method, WAIT_S_DEFAULT if limit_s is None else limit_s
+            )
+            return await self._lent.lend(waiting, _client(), expires_in_s)
 
     async def renew_permit(self, name: str, expires_in_s: float) -> responses.LentPermit:
         """Have a permit expire later. Raises Problem."""
-        return self._lent.renew(name, expires_in_s)
+        return self._lent.renew(name, _client(), expires_in_s)
 
     async def end_permit(
         self, name: str, status: int | None, headers: Mapping[str, str]
     ) -> responses.PermitEnded:
         """End the contact of a permit, with the answer if there was one. Raises Problem."""
         try:
-            await self._lent.end(name, status, headers)
+            await self._lent.end(name, _client(), status, headers)
         except InvalidRequest as error:
             raise self._problem(error) from error
         return responses.PermitEnded(id=name)
@@ -159,6 +202,12 @@ class FetchedBody(contextlib.AsyncExitStack):
         super().__init__()
         self.response = response
         self.pieces = pieces
+
+
+def _client() -> str:
+    """Whose limits count: the token, else the address, or the process behind a Unix socket."""
+    actor = current_actor()
+    return "" if actor is None else (actor.name if actor.via == API and actor.name else actor.peer)
 
 
 async def _whole(body: bytes) -> AsyncIterator[bytes]:

@@ -165,8 +165,12 @@ def test_there_is_one_body_at_most(options: dict[str, object]) -> None:
     first, second = options
     with pytest.raises(InvalidRequest, match=f"{second}: cannot be combined with {first}="):
         read(**options)
-    with pytest.raises(InvalidRequest, match="TRACE request has no body"):
-        read(method="TRACE", body=b"x")
+
+
+@pytest.mark.parametrize("method", ["TRACE", "trace", "Track", "CONNECT", " TRACE", "TRACE\t"])
+def test_methods_that_echo_or_tunnel_are_refused(method: str) -> None:
+    with pytest.raises(InvalidRequest, match="method"):
+        read(method=method)
 
 
 def test_a_value_that_may_be_secret_is_not_in_the_message() -> None:

@@ -366,7 +366,7 @@ async def test_credentials_stay_with_their_origin_and_a_post_becomes_a_get(
     assert "authorization" not in last.headers
     assert "cookie" not in last.headers
     assert "x-api-key" not in last.headers
-    assert last.headers["x-other"] == "1"
+    assert "x-other" not in last.headers
 
 
 @pytest.mark.parametrize("to", ["https://a.test/x", f"{A}:8080/x", "http://www.a.test/x", f"{A}/x"])
