@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Self
 
 from crawler.clock import Clock, Timer
 from crawler.config.units import format_duration
+from crawler.embedding.caller import OWN, Caller
 from crawler.embedding.caller_lines import HostLine, Place
 from crawler.embedding.caller_verdicts import NextTurn
 from crawler.errors import WaitTooLong, said
@@ -40,13 +41,15 @@ class Forecast(NamedTuple):
 class WaitLimit:
     """Limits all waits of one call together: for robots.txt, for hosts, and before retries.
 
-    max_wait_s: None: the call waits as long as politeness requires. caller: its name in the lines
-    of hosts, where callers take turns.
+    max_wait_s: None: the call waits for as long as is usual for the caller.
     """
 
-    def __init__(self, clock: Clock, max_wait_s: float | None = None, *, caller: str = "") -> None:
+    def __init__(self, clock: Clock, max_wait_s: float | None = None, caller: Caller = OWN) -> None:
         self.clock = clock
-        self.caller = caller
+        self.caller = caller.name
+        self.chosen = max_wait_s is not None  # else the caller has not thought about waits
+        if max_wait_s is None:
+            max_wait_s = caller.wait_s
         self.left_s = math.inf if max_wait_s is None else max_wait_s
 
     @property

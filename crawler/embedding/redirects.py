@@ -66,7 +66,7 @@ async def follow_redirects(
     seen: list[Response] = []
     meant = mean(client, url, caller)
     bare = False
-    limit = WaitLimit(client.clock, asked.max_wait_s, caller=caller.name)
+    limit = WaitLimit(client.clock, asked.max_wait_s, caller)
     while True:
         rules = client.config.site(host_of(url)).fetch
         request = Request(
@@ -163,7 +163,8 @@ async def _ask(
 def _is_too_long(client: CallerGate, url: str, fate: RetryLater, limit: WaitLimit) -> bool:
     """Whether a retry would wait for too long: the host's backoff included, such as a Retry-After.
     Where the caller has set a limit, that one applies instead."""
-    return not limit.exists and max(fate.in_s, client.wait_s(url)) > RETRY_WAIT_S_MAX
+    most_s = min(RETRY_WAIT_S_MAX, limit.left_s)
+    return not limit.chosen and max(fate.in_s, client.wait_s(url)) > most_s
 
 
 async def _contact(

@@ -20,7 +20,7 @@ from crawler.clock import RealClock
 from crawler.config import ConfigError
 from crawler.downloading.downloader import NO_HEADERS, LentContact
 from crawler.embedding.caller_verdicts import NextTurn
-from crawler.embedding.error_documents import BUSY, DISALLOWED, ErrorDocument, error_of
+from crawler.embedding.error_documents import BUSY, DISALLOWED, TOO_LONG, ErrorDocument, error_of
 from crawler.embedding.permit import RequestPermit
 from crawler.embedding.request_arguments import RequestArguments
 from crawler.embedding.response import Response
@@ -40,6 +40,8 @@ PIECE_BYTES: Final = 100_000  # of a streamed body, at most
 PERMIT_S: Final = 60.0  # until a permit expires, if this process dies
 RENEW_S: Final = 20.0
 CONNECT_S: Final = 10.0
+WAIT_S: Final = 30 * 86_400.0  # stands for no limit: without one, the other side has its own
+_WAITING: Final = frozenset({"/api/fetch", "/api/permit"})
 AGAIN_S: Final = 1.0  # before a request is repeated that the other side had no room for
 
 
@@ -254,12 +256,16 @@ class RemoteRequests:
             left_s = None
             if max_wait_s is not None:
                 left_s = max(0.0, max_wait_s - (self._clock.monotonic() - began_s))
-                sent = {**(sent or {}), "max_wait_s": left_s}
+                sent = {**(sent or {}), "max_wait_s": min(left_s, WAIT_S)}
+            elif path in _WAITING:
+                sent = {**(sent or {}), "max_wait_s": WAIT_S}
             answer = await self._send(method, path, sent, opened)
             if answer.status < 400:
                 return answer
             document = self._document(answer)
-            if not (document.kind == BUSY or answer.status == HTTPStatus.TOO_MANY_REQUESTS):
+            too_late = document.kind == TOO_LONG and path not in _WAITING  # a limit of theirs
+            busy = document.kind == BUSY or answer.status == HTTPStatus.TOO_MANY_REQUESTS
+            if not (busy or too_late):
                 raise await self._error(document, answer.status, url)
             if left_s is not None and left_s <= AGAIN_S:
                 raise WaitTooLong(url, document.detail, None)

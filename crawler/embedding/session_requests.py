@@ -72,7 +72,7 @@ class LocalRequests:
     async def permit(
         self, url: str, method: str, max_wait_s: float | None
     ) -> AsyncIterator[RequestPermit]:
-        limit = WaitLimit(self._gate.clock, max_wait_s, caller=self._caller.name)
+        limit = WaitLimit(self._gate.clock, max_wait_s, self._caller)
         mean(self._gate, url, self._caller)
         async with lend_permit(self._gate, url, method, limit) as permit:
             yield permit

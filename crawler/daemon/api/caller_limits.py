@@ -58,8 +58,8 @@ class Room:
         if self._taken + amount > free:
             raise Problem(
                 503,
-                f"all clients together have {self._taken} {limit.what}; some room is kept for those "
-                f"with at most {limit.share}",
+                f"all clients together have {self._taken} {limit.what}; the rest is kept for "
+                f"clients that have at most {limit.share}",
                 kind="busy",
                 retry_after_s=BUSY_S,
             )

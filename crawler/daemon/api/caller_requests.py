@@ -15,7 +15,7 @@ from msgspec import structs
 
 from crawler.clock import Clock
 from crawler.daemon import responses
-from crawler.daemon.actor import API, current_actor
+from crawler.daemon.actor import current_actor
 from crawler.daemon.api.caller_limits import BUSY_S, Limit, Room
 from crawler.daemon.api.lent_permits import LentPermits
 from crawler.daemon.problem import Problem
@@ -40,17 +40,16 @@ _T = TypeVar("_T")
 
 # Of all clients, waiting for their hosts or in flight: half of the daemon's connections.
 REQUESTS_MAX: Final = 128
-QUERIES_MAX: Final = 64  # likewise: requests that wait for a robots.txt at most
+QUERIES_MAX: Final = 32  # likewise: requests that wait for a robots.txt at most
 BODY_BYTES_MAX: Final = 64_000_000  # bodies of requests that wait or are in flight
-WAIT_S_DEFAULT: Final = (
-    300.0  # for clients that set no limit: they may be gone, or wait for a dead host
-)
+WAIT_S_DEFAULT: Final = 300.0  # of requests without max_wait_s: they may wait for a dead host
+WAIT_S_MAX: Final = 30 * 86_400.0  # counts as no limit, of clients that mean it
 QUERY_WAIT_S: Final = 60.0
 _CALLS: Final = Limit(
     what="requests waiting or in flight", total=REQUESTS_MAX, of_one=48, share=4, reserve=32
 )
 _QUERIES: Final = Limit(
-    what="queries waiting for a robots.txt", total=QUERIES_MAX, of_one=24, share=2, reserve=16
+    what="queries waiting for a robots.txt", total=QUERIES_MAX, of_one=16, share=2, reserve=8
 )
 _BODIES: Final = Limit(
     what="bytes of request bodies waiting or in flight",
@@ -79,9 +78,9 @@ class CallerRequests:
         """Send a request as `PoliteSession.fetch` does, or as `stream`. given: the fields of
         `FetchBody`. The caller closes what it returns. Raises Problem."""
         async with contextlib.AsyncExitStack() as opened:
-            requests = opened.enter_context(self._call(self._calls))
-            if given["max_wait_s"] is None:
-                given["max_wait_s"] = WAIT_S_DEFAULT
+            wait_s = given.pop("max_wait_s")
+            given["max_wait_s"] = None if wait_s == WAIT_S_MAX else wait_s
+            requests = opened.enter_context(self._call(self._calls, wait_s))
             asked = _arguments(**given)
             size = len(asked.body or b"")
             opened.enter_context(self._bodies.taken(_client(), size))
@@ -132,14 +131,16 @@ class CallerRequests:
             timer.cancel()
 
     @contextlib.contextmanager
-    def _call(self, room: Room) -> Iterator[LocalRequests]:
+    def _call(self, room: Room, max_wait_s: float | None = None) -> Iterator[LocalRequests]:
         """The requests of a client, for one call. What the block raises becomes a Problem."""
         if self._scheduler.frontier.stopping:
             raise Problem(503, "the crawl is ending", kind="session-closed", retry_after_s=BUSY_S)
         client = _client()
         with room.taken(client):
             try:
-                caller = Caller(client, own=False)
+                unlimited = max_wait_s == WAIT_S_MAX
+                wait_s = WAIT_S_MAX if unlimited else WAIT_S_DEFAULT
+                caller = Caller(client, own=False, wait_s=wait_s)
                 yield LocalRequests(gate_of(self._scheduler), caller=caller)
             except StoreError:
                 raise  # reported like every failure of the database
@@ -167,24 +168,23 @@ class CallerRequests:
     ) -> responses.LentPermit:
         """Wait for a permit, and lend it until `end_permit`, or until it expires. Raises
         Problem."""
-        with self._call(self._calls) as requests:
+        with self._call(self._calls, max_wait_s) as requests:
             canonical, method = canonical_url(url), check_method(method)
-            limit_s = seconds("max_wait_s", max_wait_s, zero_ok=True)
-            waiting = requests.permit(
-                canonical, method, WAIT_S_DEFAULT if limit_s is None else limit_s
-            )
+            given_s = None if max_wait_s == WAIT_S_MAX else max_wait_s
+            limit_s = seconds("max_wait_s", given_s, zero_ok=True)
+            waiting = requests.permit(canonical, method, limit_s)
             return await self._lent.lend(waiting, _client(), expires_in_s)
 
     async def renew_permit(self, name: str, expires_in_s: float) -> responses.LentPermit:
         """Have a permit expire later. Raises Problem."""
-        return self._lent.renew(name, _client(), expires_in_s)
+        return self._lent.renew(name, expires_in_s)
 
     async def end_permit(
         self, name: str, status: int | None, headers: Mapping[str, str]
     ) -> responses.PermitEnded:
         """End the contact of a permit, with the answer if there was one. Raises Problem."""
         try:
-            await self._lent.end(name, _client(), status, headers)
+            await self._lent.end(name, status, headers)
         except InvalidRequest as error:
             raise self._problem(error) from error
         return responses.PermitEnded(id=name)
@@ -205,9 +205,10 @@ class FetchedBody(contextlib.AsyncExitStack):
 
 
 def _client() -> str:
-    """Whose limits count: the token, else the address, or the process behind a Unix socket."""
+    """Whose limits count: the name of the token, else the user behind a Unix socket, else the
+    address."""
     actor = current_actor()
-    return "" if actor is None else (actor.name if actor.via == API and actor.name else actor.peer)
+    return "" if actor is None else actor.name or actor.peer
 
 
 async def _whole(body: bytes) -> AsyncIterator[bytes]:

@@ -24,9 +24,8 @@ class _Lent:
     """A permit that a client has. over: it was ended, or has expired. until_s: it ends then at the
     latest (monotonic)."""
 
-    def __init__(self, permit: RequestPermit, client: str, until_s: float) -> None:
+    def __init__(self, permit: RequestPermit, until_s: float) -> None:
         self.permit = permit
-        self.client = client
         self.until_s = until_s
         self.name = secrets.token_urlsafe(16)
         self.over = asyncio.Event()
@@ -67,7 +66,7 @@ class LentPermits:
             task.cancel()
             raise
         self._lent[lent.name] = lent
-        return self.renew(lent.name, client, expires_in_s)
+        return self.renew(lent.name, expires_in_s)
 
     async def _hold(
         self,
@@ -79,7 +78,7 @@ class LentPermits:
         try:
             async with wait as permit:
                 with self._room.taken(client):
-                    lent = _Lent(permit, client, self._clock.monotonic() + LENT_S_MAX)
+                    lent = _Lent(permit, self._clock.monotonic() + LENT_S_MAX)
                     if granted.done():
                         return  # the client has left
                     granted.set_result(lent)
@@ -98,10 +97,10 @@ class LentPermits:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
 
-    def renew(self, name: str, client: str, expires_in_s: float) -> LentPermit:
+    def renew(self, name: str, expires_in_s: float) -> LentPermit:
         """The permit expires `expires_in_s` from now, or LENT_S_MAX after it was granted. Raises
         Problem."""
-        lent = self._get(name, client)
+        lent = self._get(name)
         if lent.timer is not None:
             lent.timer.cancel()
         now_s = self._clock.monotonic()
@@ -111,20 +110,18 @@ class LentPermits:
         permit = lent.permit
         return LentPermit(id=name, url=permit.url, method=permit.method, expires_in_s=expires_in_s)
 
-    async def end(
-        self, name: str, client: str, status: int | None, headers: Mapping[str, str]
-    ) -> None:
+    async def end(self, name: str, status: int | None, headers: Mapping[str, str]) -> None:
         """End a permit; the host learns from the status and headers, if there are any. Raises
         Problem and InvalidRequest."""
-        lent = self._get(name, client)
+        lent = self._get(name)
         if status is not None:
             lent.permit.record(status, headers)
         del self._lent[name]
         lent.over.set()
 
-    def _get(self, name: str, client: str) -> _Lent:
+    def _get(self, name: str) -> _Lent:
         lent = self._lent.get(name)
-        if lent is None or lent.over.is_set() or lent.client != client:
+        if lent is None or lent.over.is_set():
             raise Problem(404, "this permit has ended, or has never existed", kind="permit-ended")
         return lent
 

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from crawler.config.readers import did_you_mean
+from crawler.daemon.api.caller_requests import WAIT_S_MAX
 from crawler.daemon.api.operations import LIMIT_DEFAULT, LIMIT_MAX
 from crawler.daemon.problem import Problem, invalid
 from crawler.daemon.responses import Json
@@ -19,6 +20,7 @@ Text = Annotated[str, Meta(max_length=10_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Names = Name | Annotated[list[str], Meta(min_length=1)]
 Url = Annotated[str, Meta(min_length=1, max_length=20_000)]
+Wait = Annotated[float, Meta(ge=0, le=WAIT_S_MAX)]
 PermitTime = Annotated[float, Meta(gt=0, le=600)]
 Status = Annotated[int, Meta(ge=100, le=999)]
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
@@ -169,7 +171,7 @@ class FetchBody(Strict, frozen=True, kw_only=True):
     timeout_s: float | None = None
     stream: bool = True
     description_bytes: Annotated[int, Meta(ge=1_000, le=1_000_000)] = 8_000
-    max_wait_s: float | None = None
+    max_wait_s: Wait | None = None
 
 
 class PermitBody(Strict, frozen=True, kw_only=True):
@@ -177,7 +179,7 @@ class PermitBody(Strict, frozen=True, kw_only=True):
 
     url: Url
     method: str = "GET"
-    max_wait_s: float | None = None
+    max_wait_s: Wait | None = None
     expires_in_s: PermitTime = 60.0
 
 
