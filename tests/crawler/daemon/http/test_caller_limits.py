@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -20,6 +20,7 @@ from crawler.embedding.caller_lines import HostLine, Place
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 from tests.crawler.daemon.conftest import Client, Start
 
+Handler = Callable[[ReceivedRequest], Reply | Awaitable[Reply]]
 TOKENS = ("greedy", "other", "third", "fourth")
 SETTINGS = HttpSettings(accounts=tuple(account(name, f"{name} token") for name in TOKENS))
 SLOW = {"politeness": {"delay": 0.05, "latency_factor": 0, "concurrency_per_host": 1}}
@@ -210,7 +211,9 @@ def echo(request: ReceivedRequest) -> Reply:
 @pytest.fixture
 def secrets(town: LocalWeb, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setitem(os.environ, "SITE_LOGIN", "user:hunter2")
-    pages = {"/robots.txt": text(""), "/": html("Home"), "/echo": echo}
+    pages: dict[str, Reply | Handler] = {
+        "/robots.txt": text(""), "/": html("Home"), "/echo": echo
+    }  # fmt: skip
     town.sites["a.test"] = pages
     town.sites["b.test"] = {**pages, "/to": redirect(town.url("a.test", "/echo"))}
     origin = town.url("a.test", "/").removesuffix("/")
