@@ -157,18 +157,16 @@ def _is_html(declared: str | None, body: bytes) -> bool:
 
 def _header_links(url: str, headers: Headers, encoding: str) -> PageLinks:
     links = PageLinks(url, encoding)
-    if has_links(headers):
+    if "Link" in headers or "Refresh" in headers:
         links.read_headers(headers)
     return links
 
 
-def has_links(headers: Headers) -> bool:
-    """Return whether headers have fields that may contain links."""
-    return "Link" in headers or "Refresh" in headers
-
-
-def header_links(url: str, headers: Headers) -> str:
-    """Return the links to follow in the headers of a page, in a form to be compared."""
+def header_links(url: str, headers: Headers) -> str | None:
+    """Return the links to follow in the headers of a page, in a form to be compared; None if it has
+    no headers of links."""
+    if "Link" not in headers and "Refresh" not in headers:
+        return None
     found = _header_links(url, headers, UTF8)
     return " ".join([*(link.url for link in found.found()), found.canonical_url or ""])
 

@@ -95,7 +95,7 @@ class RecrawlPlanner:
         return declarations.declared(
             lambda name: headers.getall(name, ()),
             tokens=self._effective.config.token(host_of(queued.url)),
-            links=page.header_links(answer.url, headers) if page.has_links(headers) else None,
+            links=page.header_links(answer.url, headers),
             robots=stored_links.robots_usage(queued.url, origin) if known else None,
             body=body,
             before=before,

@@ -41,19 +41,21 @@ def body_hash(answer: Answer) -> str | None:
 
 def robots_usage(url: str, origin: Origin | None) -> list[tuple[str, str]]:
     """Return the declarations of the origin's robots.txt on the use of a page: (name, value)."""
-    if origin is None or origin.policy is None or not (lines := origin.policy.usages):
+    if origin is None or origin.policy is None or not origin.policy.usages:
         return []
     path = path_of(url)
     return [
         (line.field, ", ".join(f"{key}={value}" for key, value in line.values))
-        for line in lines
+        for line in origin.policy.usages
         if path.startswith(line.path)
     ]
 
 
 def usage_of(answer: Answer, read: ParsedPage | None, origin: Origin | None) -> Usage:
     """Combine the declarations of the header, meta elements and the origin's robots.txt."""
-    robots = robots_usage(answer.url, origin)
+    robots: list[tuple[str, str]] = []
+    if origin is not None and origin.policy is not None and origin.policy.usages:
+        robots = robots_usage(answer.url, origin)
     metas = read.metas if read else ()
     headers = answer.headers
     if not robots and not metas and not any(map(headers.__contains__, usage.NAMES)):
