@@ -15,7 +15,7 @@ $(BIN)/ruff: pyproject.toml
 	@touch $@
 
 test: setup  ## run the tests, or those that ARGS names
-	$(BIN)/pytest $(or $(ARGS),-n 2 --dist worksteal)
+	$(BIN)/pytest $(or $(ARGS),-n 4 --dist worksteal)
 
 check: setup  ## check style, types, import contracts and the documentation
 	$(BIN)/ruff check .
