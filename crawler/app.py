@@ -98,6 +98,7 @@ async def open_crawl(
         queries_per_path_max=config.scope.max_queries_per_path,
         file_mode=config.storage.mode,
         lease_s=config.storage.lease_s,
+        start_wait_s=config.storage.start_wait_s,
     )
     session = await store.open_session(session_name(config))
     try:

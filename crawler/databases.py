@@ -53,10 +53,13 @@ def open_store(
     queries_per_path_max: float = 1000,
     file_mode: int = FILE_MODE,
     lease_s: float = LEASE_S,
+    start_wait_s: float | None = None,
 ) -> Store:
     """Return the store at a location, for writing. Its `open_session` may raise StoreRefused.
 
     file_mode: of files created for SQLite. lease_s: of PostgreSQL, as in `[storage] lease`.
+    start_wait_s: how long `open_session` waits for a server that refuses connections, as in
+    `[storage] start_wait`; None: it does not.
     """
     if isinstance(location, ServerLocation):
         _require_asyncpg()
@@ -69,6 +72,7 @@ def open_store(
             sleep_until=clock.sleep_until,
             queries_per_path_max=queries_per_path_max,
             lease_s=lease_s,
+            start_wait_s=start_wait_s,
         )
     return SqliteStore(
         location.path,

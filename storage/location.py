@@ -17,6 +17,7 @@ from storage.secret_sources import read_source
 
 PORT: Final = 5432  # of PostgreSQL
 LEASE_S: Final = 15.0  # of a worker, unless `[storage] lease` says otherwise
+START_WAIT_S: Final = 300.0  # for a server, unless `[storage] start_wait` says otherwise
 _CONNECT_S: Final = 10.0  # for one attempt to connect, unless the URL has a connect_timeout
 _KNOWN_SCHEME = re.compile(r"sqlite:|postgres[a-z0-9+.-]*:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9.])?\Z")

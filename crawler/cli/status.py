@@ -13,6 +13,7 @@ from crawler.cli.options import DatabaseOptions, database_options
 from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import echo_json, say
 from crawler.explain.formatting import at, counted, plain
+from storage.row_values import number
 
 if TYPE_CHECKING:
     from storage.location import Location
@@ -83,8 +84,8 @@ async def _stored(database: Location) -> Mapping[str, object]:
     state = STOPPED
     if workers:
         state = "paused" if paused else "idle" if all(one["idle"] for one in workers) else "running"
-    began_at = [_number(one["began_at"]) for one in workers]
-    heard_of = [one for one in workers if _number(one["seen_s"]) < SILENT_S]
+    began_at = [number(one["began_at"]) for one in workers]
+    heard_of = [one for one in workers if number(one["seen_s"]) < SILENT_S]
     return {
         "state": state,
         "starts_paused": paused and not workers,
@@ -95,8 +96,8 @@ async def _stored(database: Location) -> Mapping[str, object]:
         "queued": stats.queued,
         "hosts": stats.hosts,
         "bytes": stats.body_bytes,
-        "in_flight": sum(_number(one["in_flight"]) for one in heard_of),
-        "pages_per_s": sum(_number(one["pages_per_s"]) for one in heard_of),
+        "in_flight": sum(number(one["in_flight"]) for one in heard_of),
+        "pages_per_s": sum(number(one["pages_per_s"]) for one in heard_of),
         "bytes_per_s": 0.0,
         "uptime_s": max(0.0, time.time() - min(began_at)) if began_at else 0.0,
         "queue": to_builtins(holds),
@@ -119,9 +120,9 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
             )
     else:
         yield (
-            f"{found['state']}, up for {format_duration(_number(found['uptime_s']))}, "
-            f"{_number(found['pages_per_s']):,.1f} pages/s, "
-            f"{counted(int(_number(found['in_flight'])), 'request')} in flight"
+            f"{found['state']}, up for {format_duration(number(found['uptime_s']))}, "
+            f"{number(found['pages_per_s']):,.1f} pages/s, "
+            f"{counted(int(number(found['in_flight'])), 'request')} in flight"
         )
     for one in workers if isinstance(workers, list) else ():
         yield _worker(one)
@@ -130,10 +131,10 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
     for hold in held if isinstance(held, list) else ():
         yield f"held since {at(hold['since'])}: {plain(str(hold['sentence']))}"
     yield (
-        f"{_number(found['visited']):,.0f} visited ({format_bytes(_number(found['bytes']))}), "
-        f"{_number(found['blocked']):,.0f} blocked, {_number(found['failed']):,.0f} failed, "
-        f"{_number(found['queued']):,.0f} queued, "
-        f"on {counted(int(_number(found['hosts'])), 'host')}"
+        f"{number(found['visited']):,.0f} visited ({format_bytes(number(found['bytes']))}), "
+        f"{number(found['blocked']):,.0f} blocked, {number(found['failed']):,.0f} failed, "
+        f"{number(found['queued']):,.0f} queued, "
+        f"on {counted(int(number(found['hosts'])), 'host')}"
     )
     queue = found.get("queue")
     for one in queue if isinstance(queue, list | tuple) else ():
@@ -146,7 +147,7 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
         )
     fetching = found.get("fetching")
     for one in fetching[:FETCHING_SHOWN] if isinstance(fetching, list) else ():
-        yield f"  fetching {plain(str(one['url']))} for {format_duration(_number(one['since_s']))}"
+        yield f"  fetching {plain(str(one['url']))} for {format_duration(number(one['since_s']))}"
 
 
 def _queue_line(hold: Mapping[str, object]) -> str:
@@ -156,7 +157,7 @@ def _queue_line(hold: Mapping[str, object]) -> str:
     times = f", until {at(until)}" if isinstance(until, float) and until > time.time() else ""
     times += f", through {at(through)} at the earliest" if through else ""
     return (
-        f"  {_number(hold['urls']):,.0f} queued on {counted(int(_number(hold['hosts'])), 'host')}: "
+        f"  {number(hold['urls']):,.0f} queued on {counted(int(number(hold['hosts'])), 'host')}: "
         f"{hold['sentence']}{times}"
     )
 
@@ -174,14 +175,10 @@ def _worker(row: Mapping[str, object]) -> str:
     """What a worker last reported, in a line."""
     from crawler.config.units import format_duration
 
-    seen_s = _number(row["seen_s"])
+    seen_s = number(row["seen_s"])
     silent = "" if seen_s < SILENT_S else f", not heard of for {format_duration(seen_s)}"
     return (
         f"  worker {row['id']} ({plain(str(row['name']))}), process {row['pid']} on "
-        f"{plain(str(row['host']))}: {counted(int(_number(row['hosts'])), 'host')}, "
-        f"{_number(row['pages_per_s']):,.1f} pages/s{', idle' if row['idle'] else ''}{silent}"
+        f"{plain(str(row['host']))}: {counted(int(number(row['hosts'])), 'host')}, "
+        f"{number(row['pages_per_s']):,.1f} pages/s{', idle' if row['idle'] else ''}{silent}"
     )
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0

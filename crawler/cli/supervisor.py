@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crawler.cli.exit_codes import FOUND, INTERRUPTED, MISUSED
+from crawler.cli.exit_codes import FOUND, INTERRUPTED
 from crawler.daemon.supervised import EXIT, OTHERS_ENDED, READY, RELOAD, STOP
 
 # Delays before a worker that died is started again; the last one is kept.
 RESTARTS_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 STEADY_S: Final = 60.0  # a worker that ran for this long begins with the first delay
 ENDED: Final = frozenset({0, FOUND, INTERRUPTED})  # a worker with such an exit code has finished
-FAILURES_MAX: Final = 5  # in a row, of one worker, before a crawl that need not run forever ends
+# In a row; then a worker of a crawl that need not run forever is given up.
+FAILURES_MAX: Final = 5
 PIECE_BYTES: Final = 65_536  # a longer line is passed on in pieces
 
 
@@ -127,10 +128,9 @@ class Supervisor:
                 if time.monotonic() - worker.began_s >= STEADY_S:
                     worker.failures = 0
                 worker.failures += 1
-                hopeless = code == MISUSED or worker.failures >= FAILURES_MAX
-                if hopeless and not self._runs_forever:
-                    self._stop()
-                    return code
+                if worker.failures >= FAILURES_MAX and not self._runs_forever:
+                    self._say(worker.number, f"ended with exit code {code}; it is given up")
+                    return code  # the others may well go on
                 delay_s = RESTARTS_S[min(worker.failures, len(RESTARTS_S)) - 1]
                 self._say(
                     worker.number,

@@ -20,7 +20,7 @@ from crawler.config.host_patterns import static_address
 from policies.address import is_loopback
 from policies.config_key import Key, keys_of, media_type, url_pattern
 from policies.scope import HOPS_MAX
-from storage.location import LEASE_S, FileLocation, Location
+from storage.location import LEASE_S, START_WAIT_S, FileLocation, Location
 from storage.secret_sources import rooted_source
 
 
@@ -251,6 +251,17 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
             restart=True,
         ),
     ] = LEASE_S
+    start_wait_s: Annotated[
+        float,
+        Key(
+            "with PostgreSQL: how long a crawl that starts waits for a server that cannot be "
+            "reached, seconds; one that runs waits without end",
+            "seconds",
+            minimum=0,
+            maximum=86_400,
+            restart=True,
+        ),
+    ] = START_WAIT_S
     file_mode: Annotated[
         str,
         Key(

@@ -58,6 +58,7 @@ async def open_store_of(config: Config, *, clock: Clock, name: str) -> AsyncIter
             queries_per_path_max=queries_max,
             file_mode=storage.mode,
             lease_s=storage.lease_s,
+            start_wait_s=storage.start_wait_s,
         )
     session = await store.open_session(name)
     try:

@@ -12,6 +12,7 @@ from policies.retries import is_address_refused
 from policies.robots import RobotsFile
 from policies.robots_policy import Closed, Open, RobotsPolicy
 from policies.scope import SKIP_KEYS, SKIP_WORDS
+from storage.row_values import number
 from storage.store import Row
 
 _CONTACTS_SHOWN = 5
@@ -73,8 +74,8 @@ def _visited(row: Row, now_s: float) -> Iterator[str]:
     kind = f" {_text(row['content_type'])}" if row["content_type"] else ""
     yield (
         f"visited at {at(row['fetched_at'])}: status {row['status']},{kind} "
-        f"{format_bytes(_number(row['body_bytes']))} in "
-        f"{format_duration(_number(row['elapsed_s']))}, "
+        f"{format_bytes(number(row['body_bytes']))} in "
+        f"{format_duration(number(row['elapsed_s']))}, "
         f"{_links(row['depth'])}"
     )
     if isinstance(visits := row.get("visits"), int) and visits > 1:
@@ -83,7 +84,7 @@ def _visited(row: Row, now_s: float) -> Iterator[str]:
             f"its content last changed at {at(row['changed_at'])}"
         )
     if row.get("next_visit_at"):
-        due_at = _number(row["next_visit_at"])
+        due_at = number(row["next_visit_at"])
         yield f"next visit due at {at(due_at)}, {_in(due_at, now_s)}"
     if row.get("cut"):
         yield f"read only in part: {'; '.join(map(skip_words, str(row['cut']).split()))}"
@@ -108,7 +109,7 @@ def _sitemap(row: Row) -> Iterator[str]:
     kind = kinds.get(str(row["kind"]), "a sitemap")
     yield (
         f"{kind}, read at {at(row['fetched_at'])}: status {row['status']}, "
-        f"{format_bytes(_number(row['body_bytes']))}, {counted(int(_number(row['urls'])), 'URL')} "
+        f"{format_bytes(number(row['body_bytes']))}, {counted(int(number(row['urls'])), 'URL')} "
         "taken from it"
     )
     if row["error"]:
@@ -140,7 +141,7 @@ def _blocked(row: Row) -> Iterator[str]:
 
 
 def _queued(row: Row, now_s: float) -> Iterator[str]:
-    due_at = _number(row["due_at"])
+    due_at = number(row["due_at"])
     due = f", next attempt at {at(due_at)}, {_in(due_at, now_s)}" if due_at > now_s else ""
     links = f", {_links(row['depth'])}" if row.get("depth") is not None else ""
     yield f"queued{links}{due}"
@@ -162,15 +163,15 @@ def wait_sentences(
     if host["paused"]:
         yield f"{it} is paused by an operator"
         return
-    backoff_until = _number(host["backoff_until"])
+    backoff_until = number(host["backoff_until"])
     if backoff_until > now_s:
         why = latest_backoff(host["contacts"]).sentence
         yield f"{it}: {why}, until {at(backoff_until)}, {_in(backoff_until, now_s)}"
     if host.get("connect_failures"):
-        yield f"{it}: {connections_failed(int(_number(host['connect_failures'])))}"
+        yield f"{it}: {connections_failed(int(number(host['connect_failures'])))}"
     if not times:
         return
-    next_at = _number(host["next_at"])
+    next_at = number(host["next_at"])
     if next_at > max(now_s, backoff_until):
         yield f"{it} may be contacted again at {at(next_at)}, {_in(next_at, now_s)}"
     elif backoff_until <= now_s:
@@ -204,17 +205,17 @@ def host_sentences(row: Row, now_s: float, *, waits: Sequence[str] = ()) -> Iter
 
     `waits`: what delays its queued URLs, where more is known than the times in the row."""
     yield (
-        f"{_number(row['visited']):,.0f} visited ({format_bytes(_number(row['body_bytes']))}), "
-        f"{_number(row['blocked']):,.0f} blocked, {_number(row['failed']):,.0f} failed, "
-        f"{_number(row['queued']):,.0f} queued"
+        f"{number(row['visited']):,.0f} visited ({format_bytes(number(row['body_bytes']))}), "
+        f"{number(row['blocked']):,.0f} blocked, {number(row['failed']):,.0f} failed, "
+        f"{number(row['queued']):,.0f} queued"
     )
     source = f" ({_text(row['delay_source'])})" if row["delay_source"] else ""
     if row["delay_s"] or row["contacts"]:  # unknown before the first contact
-        yield f"{format_duration(_number(row['delay_s']))} between requests{source}"
+        yield f"{format_duration(number(row['delay_s']))} between requests{source}"
     if row.get("slow_s"):
-        yield f"slowed by an operator to {format_duration(_number(row['slow_s']))} between requests"
+        yield f"slowed by an operator to {format_duration(number(row['slow_s']))} between requests"
     if row.get("latency_s"):
-        yield f"average response time {format_duration(_number(row['latency_s']))}"
+        yield f"average response time {format_duration(number(row['latency_s']))}"
     if row["queued"]:
         yield from wait_sentences(row, now_s, it="it", times=not waits)
     elif row["paused"]:
@@ -228,15 +229,15 @@ def contact_sentences(row: Row, ring: object) -> Iterator[str]:
         yield "never contacted"
         return
     smallest = row["smallest_rest_s"]
-    gap = "" if smallest is None else f", at least {format_duration(_number(smallest))} apart"
-    breaches = _number(row["breaches"])
+    gap = "" if smallest is None else f", at least {format_duration(number(smallest))} apart"
+    breaches = number(row["breaches"])
     early = f", {breaches:.0f} of them too early" if breaches else ""
-    yield f"{counted(int(_number(row['contacts'])), 'contact')}{gap}{early}"
+    yield f"{counted(int(number(row['contacts'])), 'contact')}{gap}{early}"
     latest = [each for each in ring if isinstance(each, Mapping)] if isinstance(ring, list) else []
     if latest:
         yield "latest contacts:"
     for contact in latest[-_CONTACTS_SHOWN:]:
-        start, end = _number(contact["start_at"]), _number(contact["end_at"])
+        start, end = number(contact["start_at"]), number(contact["end_at"])
         answer = "no answer" if contact["status"] is None else f"status {contact['status']}"
         took = format_duration(max(0.0, end - start))
         yield f"  {at(start)} {contact['kind']}: {answer} in {took}"
@@ -256,7 +257,7 @@ def robots_sentence(row: Row, now_s: float) -> str:
         sentence += f": {_text(row['error'])}"
     if row.get("truncated"):
         sentence += "; only its first 500 KiB are used"
-    next_at = _number(row["retry_at"]) or _number(row["expires_at"])
+    next_at = number(row["retry_at"]) or number(row["expires_at"])
     if next_at > now_s:
         sentence += f"; next fetch at {at(next_at)}, {_in(next_at, now_s)}"
     return sentence
@@ -290,10 +291,6 @@ def _text(value: object) -> str:
     return plain(str(value))
 
 
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
 def _in(then_s: float, now_s: float) -> str:
     """ "in 12 s", or "12 s ago" for a time that has passed."""
     away_s = then_s - now_s
@@ -301,10 +298,10 @@ def _in(then_s: float, now_s: float) -> str:
 
 
 def _times(value: object) -> str:
-    count = int(_number(value))
+    count = int(number(value))
     return "once" if count == 1 else f"{count} times"
 
 
 def _links(depth: object) -> str:
-    count = int(_number(depth))
+    count = int(number(depth))
     return "at a seed" if count == 0 else f"{counted(count, 'link')} from a seed"

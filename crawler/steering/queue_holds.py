@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from crawler.frontier.reasons import Wait
 from storage.reader import HostsHeld, Row, StoredReason
+from storage.row_values import number
 
 
 class QueueReason(enum.StrEnum):
@@ -159,15 +160,15 @@ class _Sum:
         self.through_at = 0.0
 
     def add(self, row: Row, until: float | None, last: float | None) -> None:
-        self.urls += int(_number(row["urls"]))
-        self.hosts += int(_number(row["hosts"]))
-        self.visited_hosts += int(_number(row["visited_hosts"]))
-        self.gone_hosts += int(_number(row["gone_hosts"]))
+        self.urls += int(number(row["urls"]))
+        self.hosts += int(number(row["hosts"]))
+        self.visited_hosts += int(number(row["visited_hosts"]))
+        self.gone_hosts += int(number(row["gone_hosts"]))
         if until is not None:
             self.first_at = until if self.first_at is None else min(self.first_at, until)
         if last is not None:
             self.last_at = last if self.last_at is None else max(self.last_at, last)
-        self.through_at = max(self.through_at, _number(row["through_at"]))
+        self.through_at = max(self.through_at, number(row["through_at"]))
 
 
 def queue_holds(
@@ -191,7 +192,7 @@ def queue_holds(
             sums.setdefault(seen.reason, _Sum()).add(row, seen.until, seen.until)
         else:
             reason = _OF_ROWS[StoredReason(str(row["reason"]))]
-            first, last = _number(row["first_at"]), _number(row["last_at"])
+            first, last = number(row["first_at"]), number(row["last_at"])
             sums.setdefault(reason, _Sum()).add(row, first, last)
     found = [_hold(reason, one, pages_per_s, now_s) for reason, one in sums.items()]
     return tuple(sorted(found, key=lambda one: -one.urls))
@@ -215,7 +216,3 @@ def _hold(reason: QueueReason, found: _Sum, pages_per_s: float, now_s: float) ->
         visited_hosts=found.visited_hosts,
         gone_hosts=found.gone_hosts,
     )
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -26,6 +26,7 @@ from storage.history import (
     MarkKind,
     together,
 )
+from storage.row_values import number, whole
 
 _KINDS: Final = frozenset(MarkKind)
 
@@ -96,11 +97,11 @@ def _text(histogram: object) -> str:
 def _counts(row: Values) -> HistoryCounts:
     step_s, at, session, observed_s, *numbers, latency, lateness = row
     return HistoryCounts(
-        **dict(zip(_NUMBERS, map(_int, numbers), strict=True)),
-        at=_int(at),
-        step_s=_int(step_s),
-        session=_int(session),
-        observed_s=_float(observed_s),
+        **dict(zip(_NUMBERS, map(whole, numbers), strict=True)),
+        at=whole(at),
+        step_s=whole(step_s),
+        session=whole(session),
+        observed_s=number(observed_s),
         latency=msgspec.json.decode(str(latency), type=dict[int, int]),
         lateness=msgspec.json.decode(str(lateness), type=dict[int, int]),
     )
@@ -120,14 +121,14 @@ def _of_mark(one: Mark) -> Values:
 
 
 def _mark(row: Values) -> Mark:
-    session, number, at, until, lasting, kind, *texts = row
+    session, place, at, until, lasting, kind, *texts = row
     reason, sentence, actor, via = map(str, texts)
     return Mark(
-        session=_int(session),
-        number=_int(number),
+        session=whole(session),
+        number=whole(place),
         kind=MarkKind(str(kind)),
-        at=_float(at),
-        until=_float(until),
+        at=number(at),
+        until=number(until),
         lasting=bool(lasting),
         reason=reason,
         sentence=sentence,
@@ -137,12 +138,4 @@ def _mark(row: Values) -> Mark:
 
 
 def _first(row: Values | None) -> float:
-    return 0.0 if row is None else _float(row[0])
-
-
-def _int(value: Value) -> int:
-    return int(value) if isinstance(value, int | float) else 0
-
-
-def _float(value: Value) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    return 0.0 if row is None else number(row[0])

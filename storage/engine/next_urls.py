@@ -9,6 +9,7 @@ from storage.engine.page_queries import origins_of
 from storage.engine.statements import Parameter, Statements
 from storage.paging import check_limit, findable
 from storage.reader import Row
+from storage.row_values import number
 
 ORIGINS_MAX: Final = 32  # of one host; another order than theirs is rare
 COLUMNS: Final = (
@@ -55,10 +56,6 @@ def next_urls(sql: Statements, host: str, limit: int, now_s: float) -> list[Row]
 
 def _order(row: Row, now_s: float) -> tuple[float, ...]:
     """URLs that are due by priority, then the others by the time at which they are."""
-    due_at = _number(row["due_at"])
-    best = (-_number(row["priority"]), _number(row["turn"]), _number(row["depth"]))
-    return (max(0.0, due_at - now_s), *best, _number(row["id"]))
-
-
-def _number(value: object) -> float:
-    return value if isinstance(value, int | float) else 0.0
+    due_at = number(row["due_at"])
+    best = (-number(row["priority"]), number(row["turn"]), number(row["depth"]))
+    return (max(0.0, due_at - now_s), *best, number(row["id"]))

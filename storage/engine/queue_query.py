@@ -36,7 +36,7 @@ _HELD: Final = (
     f"  ready_at - {_SHIFT} AS ready_at FROM slots WHERE queued > 0) AS timed"
 )
 QUERY: Final = (
-    "SELECT host, reason, sum(queued), count(*), min(until), max(until),"  # noqa: S608 - constants
+    "SELECT host, reason, CAST(sum(queued) AS bigint), count(*), min(until), max(until),"  # noqa: S608 - constants
     " max(CASE WHEN until > :now THEN until ELSE :now END + queued * delay_s),"
     " sum(CASE WHEN visited > 0 THEN 1 ELSE 0 END),"
     " sum(CASE WHEN visited > 0 AND connect_failures > 0 THEN 1 ELSE 0 END)"

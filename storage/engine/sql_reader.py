@@ -37,6 +37,7 @@ from storage.engine.view_rows import ROWS_AT_ONCE, ViewRows
 from storage.history import History
 from storage.paging import findable
 from storage.reader import BlockedGroups, EarlierCopy, HostsHeld, UrlFilter
+from storage.row_values import whole
 from storage.store import Row, RowPage, Stats, StoreError, UrlState
 
 T = TypeVar("T")
@@ -97,7 +98,7 @@ class SqlReader:
         row = await self._database.read(lambda sql: sql.row("totals"))
         if row is None:
             raise StoreError(f"{self._database.name} cannot be used: it has no counters")
-        visited, blocked, failed, queued, hosts, body_bytes = map(_int, row)
+        visited, blocked, failed, queued, hosts, body_bytes = map(whole, row)
         return Stats(
             visited=visited,
             blocked=blocked,
@@ -284,7 +285,7 @@ def _find(sql: Statements, url: str) -> _Found | None:
     except ValueError:
         return None
     row = sql.row("find_url", origin, fingerprints(sql.secret())(url))
-    return None if row is None else (_int(row[0]), _int(row[1]))
+    return None if row is None else (whole(row[0]), whole(row[1]))
 
 
 def _url(sql: Statements, url: str) -> Row | None:
@@ -313,10 +314,10 @@ def _url_row(sql: Statements, url: str, key: int, state: int) -> Row | None:
             return None
         row |= of_view | {"state": view}
     row |= {"host": slot, "origin": origin, "referrer": referrer, "anchor": anchor, "data": data}
-    row["sitemap"] = bool(_int(flags) & SITEMAP)
-    row["requisite"] = bool(_int(flags) & REQUISITE)
-    row["seed"] = bool(_int(flags) & SEED)
-    row["hops"] = hops_of(_int(flags))
+    row["sitemap"] = bool(whole(flags) & SITEMAP)
+    row["requisite"] = bool(whole(flags) & REQUISITE)
+    row["seed"] = bool(whole(flags) & SEED)
+    row["hops"] = hops_of(whole(flags))
     row["listing"] = _view_row(sql, "listings", "id", key)
     if state == UrlState.QUEUED:
         row["error"] = error
@@ -347,7 +348,3 @@ def _host(sql: Statements, host: str) -> Row | None:
         "contacts": [dict(zip(names, row, strict=True)) for row in contacts],
         "robots": robots,
     }
-
-
-def _int(value: Value) -> int:
-    return value if isinstance(value, int) else 0

@@ -78,7 +78,8 @@ class SqlStore:
     """`Store` on a database, which `open_session` opens, and `close` releases.
 
     time: the store's clock. monotonic: seconds from any moment, for the waits between attempts;
-    `sleep_until` waits for such a time.
+    `sleep_until` waits for such a time. start_wait_s: for how long transient faults are waited out
+    until `set_patience` is called; None: START_WAIT_S_MAX.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class SqlStore:
         monotonic: Callable[[], float] | None = None,
         sleep_until: Callable[[float], Awaitable[None]] | None = None,
         queries_per_path_max: float = 1000,
+        start_wait_s: float | None = None,
     ) -> None:
         self._in_flight = database.in_flight
         self._calls = Transactions(
@@ -97,6 +99,7 @@ class SqlStore:
             monotonic=monotonic,
             sleep_until=sleep_until,
             queries_per_path_max=queries_per_path_max,
+            start_wait_s=start_wait_s,
         )
 
     @property

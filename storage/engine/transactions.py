@@ -16,7 +16,7 @@ from storage.engine.databases import Database, Runner
 from storage.engine.refused_values import RefusedError
 from storage.engine.statements import AloneNeeded, CommitUnknown, Connection, TransactionConflict
 from storage.engine.writer import Writer
-from storage.store import Stats, StoreError
+from storage.store import Stats, StoreError, StoreRefused
 from storage.timekeeper import Moment, StoreTime
 from storage.transient_faults import (
     START_WAIT_S_MAX,
@@ -71,6 +71,7 @@ class Transactions:
         monotonic: Callable[[], float] | None,
         sleep_until: Callable[[float], Awaitable[None]] | None,
         queries_per_path_max: float,
+        start_wait_s: float | None = None,
     ) -> None:
         self.faults = TransientFaults()
         self.time = timekeeper
@@ -87,7 +88,8 @@ class Transactions:
         self._line = asyncio.Lock()  # held by the call that is being repeated
         self._waiting = 0  # calls that hold the line or wait for it
         self._failing = False  # until the first of the line succeeds, no other call is tried
-        self._patience = Patience(START_WAIT_S_MAX)
+        self._given_wait_s = start_wait_s
+        self._patience = Patience(self._start_wait_s)
         self._closing = False
         self._unknown: _UnknownCommit | None = None
         self._stats: Stats | None = None  # the last that were read
@@ -95,16 +97,20 @@ class Transactions:
     # ------------------------------------------------------------ opening and closing
 
     @property
+    def _start_wait_s(self) -> float:
+        return START_WAIT_S_MAX if self._given_wait_s is None else self._given_wait_s
+
+    @property
     def is_open(self) -> bool:
         return self._runner is not None
 
     async def open(self) -> None:
-        """Open the database; wait up to START_WAIT_S_MAX for a transient fault to pass. Raises
-        StoreError."""
+        """Open the database; wait some time for a transient fault to pass. Raises StoreError."""
         self.session, self._closing, self._broken = 0, False, None
-        self._patience = Patience(START_WAIT_S_MAX)
-        until_s = self._monotonic() + START_WAIT_S_MAX
-        failures: tuple[type[Exception], ...] = (*self._database.failures, OSError, MemoryError)
+        self._patience = Patience(self._start_wait_s)
+        waiting = self._patience.waiting(self._monotonic())
+        others = (StoreRefused, OSError, MemoryError)
+        failures: tuple[type[Exception], ...] = (*self._database.failures, *others)
         try:
             for delay_s in retry_delays_s():
                 try:
@@ -116,6 +122,7 @@ class Transactions:
                         raise
                     fault = self._fault(kind, error)
                     now_s = self._monotonic()
+                    until_s = waiting.until_s(kind, now_s)
                     if now_s >= until_s:
                         raise StoreError(fault.sentence) from error
                     self._report(fault)
@@ -393,7 +400,7 @@ class Transactions:
         if fault is None:
             return
         if self.faults.now is None and not self._patience.shown:
-            _log.warning("%s; trying again for %.0f s", fault.sentence, START_WAIT_S_MAX)
+            _log.warning("%s; trying again for %.0f s", fault.sentence, self._start_wait_s)
         self.faults.found(fault)
 
     def _failure(self, error: BaseException) -> StoreError:
@@ -410,6 +417,8 @@ class Transactions:
         sentence = (
             str(self._database.translate(error))
             if isinstance(error, self._database.failures)
+            else str(error)
+            if isinstance(error, StoreError)
             else f"{name} cannot be used: {words_of(error)}"
         )
         return TransientFault(kind=kind, what=name, sentence=sentence, since=self.time.wall_s())

@@ -40,7 +40,9 @@ class PostgresDatabase:
 
     failures: tuple[type[Exception], ...] = FAILURES
 
-    def __init__(self, location: ServerLocation, time: StoreTime) -> None:
+    def __init__(self, location: ServerLocation, time: StoreTime, *, waits: bool = False) -> None:
+        """waits: opening it does not refuse a server that cannot be reached."""
+        self._waits = waits
         self.location = location
         self.name = f"the database {location}"
         self._time = time
@@ -65,7 +67,7 @@ class PostgresDatabase:
             connection.open()
         except BaseException as error:
             connection.close()
-            if refusal := refusal_of(error, self.location):
+            if refusal := refusal_of(error, self.location, waits=self._waits):
                 raise refusal from error
             raise
         return connection

@@ -95,6 +95,10 @@ _OF_CONNECTION: Final = (FaultKind.UNREACHABLE, FaultKind.UNKNOWN, *_OWN)
 _UNSUPPORTED: Final = (UnsupportedClientFeatureError, UnsupportedServerFeatureError)
 
 
+class ServerIsReplica(StoreRefused):
+    """The server follows another one. It may take its place any moment."""
+
+
 def fault_kind_of(error: BaseException) -> FaultKind | None:
     """Return the kind of fault that made a call fail; None if it will not pass.
 
@@ -103,6 +107,8 @@ def fault_kind_of(error: BaseException) -> FaultKind | None:
         code = error.sqlstate or ""
         found = [prefix for prefix in _FAULTS if code.startswith(prefix)]
         return _FAULTS[max(found, key=len)] if found else FaultKind.UNKNOWN
+    if isinstance(error, ServerIsReplica):
+        return FaultKind.UNREACHABLE
     if isinstance(error, (ssl.SSLCertVerificationError, *_UNSUPPORTED)):
         return None
     if isinstance(error, OSError | MemoryError):  # OSError: TimeoutError, too
@@ -122,19 +128,38 @@ def ends_connection(error: BaseException) -> bool:
     return fault_kind_of(error) in _OF_CONNECTION
 
 
-def refusal_of(error: BaseException, location: ServerLocation) -> StoreRefused | None:
+def refusal_of(
+    error: BaseException, location: ServerLocation, *, waits: bool = False
+) -> StoreRefused | None:
     """Return the refusal for an error while a database was opened; None if waiting may help.
 
-    Once a database is open, only `fault_kind_of` decides.
+    waits: the caller has the time to wait for a server that cannot be reached at all. Once a
+    database is open, only `fault_kind_of` decides.
     """
     if isinstance(error, SecretError):
         return StoreRefused(f"the password for {location} cannot be read: {error}")
+    if isinstance(error, ServerIsReplica):  # more likely the wrong server than a failover
+        return StoreRefused(str(error))
     kind = fault_kind_of(error)
     if isinstance(error, ProtocolViolationError):  # a setting that a pooler does not know
         kind = None
-    if kind is None or isinstance(error, OSError | TargetServerAttributeNotMatched):
+    unreachable = isinstance(error, OSError | TargetServerAttributeNotMatched)
+    if kind is None or (unreachable and not (waits and not _is_misconfigured(error, location))):
         return None if kind in _OWN else _refusal(error, location)
     return None
+
+
+def _is_misconfigured(error: BaseException, location: ServerLocation) -> bool:
+    """Whether a connection cannot be made for what the URL says, however long one waits."""
+    if isinstance(error, FileNotFoundError):
+        return _names_missing_files(location)
+    misnamed = PermissionError | IsADirectoryError | NotADirectoryError
+    return isinstance(error, misnamed) or "rejected SSL upgrade" in str(error)
+
+
+def _names_missing_files(location: ServerLocation) -> bool:
+    files = any(location.parameter(name) for name in _FILES)
+    return files and any(not host.startswith("/") for host, _ in location.hosts)
 
 
 def _refusal(error: BaseException, location: ServerLocation) -> StoreRefused | None:
@@ -163,13 +188,15 @@ def _why(error: BaseException, location: ServerLocation) -> str:
         return f"{words}; check {given}{source}"
     if code == "3D000":
         return f"{words}; create it with `createdb`"
+    if code == "08P01":
+        return f"{words}; connect to the server directly, not by a connection pooler"
     if isinstance(error, ConnectionRefusedError) or "refused" in words.lower():
         return f"{words}; is the server running, and does it listen there?"
     if isinstance(error, TimeoutError):
         return "the server did not answer in time"
     if isinstance(error, FileNotFoundError):
-        files = [name for name in _FILES if location.parameter(name)]
-        if files and any(not host.startswith("/") for host, _ in location.hosts):
+        if _names_missing_files(location):
+            files = [name for name in _FILES if location.parameter(name)]
             return f"a file does not exist: the one in {' or '.join(files)}"
         return "there is no such socket; is the server running?"
     if "rejected SSL upgrade" in words:
@@ -213,6 +240,15 @@ def failure_of(error: BaseException, location: ServerLocation) -> StoreError:
 
 
 # ---------------------------------------------------------------- what is found in a database
+
+
+def pools_transactions(location: ServerLocation) -> StoreRefused:
+    """A connection pooler gives each transaction another connection."""
+    return StoreRefused(
+        f"{location} is a connection pooler that gives each transaction another connection, and"
+        " courtly needs one for a whole session: connect to the server directly, or set the pooler"
+        " to session pooling"
+    )
 
 
 def too_old(location: ServerLocation, version: str) -> StoreRefused:
@@ -270,7 +306,7 @@ def read_only(location: ServerLocation, *, replica: bool) -> StoreRefused:
     """The server accepts no changes. replica: because it follows another server."""
     if replica:
         why = "is a replica, which accepts no changes: name the primary server, or several hosts"
-        return StoreRefused(f"{location} {why} with ?target_session_attrs=read-write")
+        return ServerIsReplica(f"{location} {why} with ?target_session_attrs=read-write")
     return StoreRefused(
         f"{location} accepts no changes: default_transaction_read_only is on for this user,"
         " database or server"

@@ -35,6 +35,8 @@ class PostgresStore(SqlStore):
 
     `wall` gives Unix seconds, until the server's clock is known; `sleep_until` waits for a
     `monotonic` time. lease_s: how long a worker may contact its hosts without renewing its session.
+    start_wait_s: how long `open_session` waits for a server that cannot be reached; None: it raises
+    StoreRefused.
     time: for tests, in place of the server's clock.
     """
 
@@ -47,16 +49,18 @@ class PostgresStore(SqlStore):
         sleep_until: Callable[[float], Awaitable[None]] | None = None,
         queries_per_path_max: float = 1000,
         lease_s: float = LEASE_S,
+        start_wait_s: float | None = None,
         time: StoreTime | None = None,
     ) -> None:
         time = time or ServerTime(wall)
-        database = PostgresDatabase(location, time)
+        database = PostgresDatabase(location, time, waits=start_wait_s is not None)
         super().__init__(
             database,
             time,
             monotonic=monotonic,
             sleep_until=sleep_until,
             queries_per_path_max=queries_per_path_max,
+            start_wait_s=start_wait_s,
         )
         self._location = location
         self._database = database

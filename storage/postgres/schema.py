@@ -9,6 +9,7 @@ import asyncpg
 
 from storage.location import ServerLocation
 from storage.postgres import errors
+from storage.postgres.pooler import check_pooler
 from storage.postgres.statements import SCRIPTS
 
 SCHEMA_VERSION: Final = 4
@@ -23,6 +24,7 @@ _LOCK: Final = (
 
 async def check_server(db: asyncpg.Connection[Any], location: ServerLocation) -> None:
     """Raise StoreRefused for a server or a database that cannot be used."""
+    await check_pooler(db, location)
     if db.get_server_version().major < errors.VERSION_MIN:
         raise errors.too_old(location, await db.fetchval("SHOW server_version"))
     encoding = await db.fetchval("SHOW server_encoding")
@@ -72,8 +74,9 @@ async def _version(
 ) -> int | None:
     """Return the version of the schema; None if there is nothing in it. Raises StoreRefused."""
     tables = await db.fetchval(
-        "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
-        " AND relkind IN ('r', 'p', 'v', 'm', 'f')"
+        "SELECT count(*) FROM pg_class AS c WHERE relnamespace = current_schema()::regnamespace"
+        " AND relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT EXISTS (SELECT FROM pg_depend"
+        "  WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e')"  # extensions'
     )
     if not tables:
         return None

@@ -88,7 +88,15 @@ async def connect(location: ServerLocation) -> asyncpg.Connection[Any]:
         server_settings=_SESSION_SETTINGS,
     )
     end_when_silent(db)
+    await db.set_type_codec(
+        "numeric", schema="pg_catalog", encoder=_no_numeric, decoder=_no_numeric
+    )
     return db
+
+
+def _no_numeric(value: object) -> str:
+    """A sum of bigint is numeric, and read as a Decimal, which is neither an int nor a float."""
+    raise TypeError(f"a statement must cast its numeric values: {value!r}")
 
 
 def end_when_silent(db: asyncpg.Connection[Any]) -> None:

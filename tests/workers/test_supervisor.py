@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from crawler.cli import main
 from crawler.testing import LocalWeb, html
 from tests.config_files import to_toml
+from tests.postgres_server import PostgresServer
 from tests.workers.conftest import NewCrew
 from tests.workers.crew import Crew, Worker
 
@@ -150,8 +151,8 @@ async def test_one_that_is_interrupted_leaves_alone(command: Command) -> None:
     command.check_web()
 
 
-async def test_what_is_refused_is_said_once(command: Command) -> None:
-    worker = await command.start("crawl", storage={"url": "postgresql://127.0.0.1:1/none"})
+async def test_what_is_refused_is_said_once(command: Command, postgres: PostgresServer) -> None:
+    worker = await command.start("crawl", storage={"url": postgres.url("nowhere")})
     assert await worker.ended() == 2
     assert worker.said().count("courtly:") == 1
 
@@ -223,3 +224,27 @@ def test_workers_share_no_mirror(tmp_path: Path) -> None:
     sink = {"kind": "mirror", "path": "mirror-{worker}"}
     said = refusal(tmp_path, "--workers", "2", storage=SERVER, sink=[sink])
     assert "a mirror needs a crawl with one worker" in said
+
+
+# ---------------------------------------------------------------- a server that is away
+
+
+async def test_a_worker_that_is_started_again_during_an_outage_waits_like_the_others(
+    command: Command, postgres: PostgresServer
+) -> None:
+    worker = await command.start("crawl")
+    children = await command.at_work(worker)
+    await asyncio.to_thread(postgres.kill)
+    try:
+        os.kill(children[1], signal.SIGKILL)
+        async with asyncio.timeout(30):
+            while "trying again for" not in worker.said():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(1.0)
+        assert len(command.children(worker)) == 3, "nobody gives up"
+    finally:
+        await asyncio.to_thread(postgres.start)
+    assert await worker.ended() == 0, worker.said()
+    assert worker.said().count("started again") == 1
+    command.check_web()
+    assert await command.crew.problems() == []

@@ -14,6 +14,7 @@ from policies.robots import RuleSet
 from policies.robots_policy import Governed, robots_policy
 from policies.url import host_of, origin_of, path_of
 from storage.paging import ROWS_MAX
+from storage.row_values import number
 from storage.store import Reader, Row
 
 NEXT_SHOWN: Final = 20
@@ -138,11 +139,11 @@ def _of_row(row: Row, first_at: float | None, after_s: float, now_s: float) -> N
         at = max(first_at + after_s, waits_until or 0.0)
     return NextUrl(
         url=str(row["url"]),
-        priority=_number(row["priority"]),
-        depth=int(_number(row["depth"])),
+        priority=number(row["priority"]),
+        depth=int(number(row["depth"])),
         at=at,
         due_at=waits_until,
-        attempts=int(_number(row["attempts"])),
+        attempts=int(number(row["attempts"])),
         error=_text(row["error"]),
         sitemap=bool(row["sitemap"]),
         waits_for="" if waits_until is None else "retry",
@@ -162,10 +163,6 @@ def _first_at(control: Control, row: HostRow, now_s: float) -> float | None:
 
 def _delay_s(row: HostRow) -> float:
     return row.delay_s if row.now is None else row.now.delay_s
-
-
-def _number(value: object) -> float:
-    return value if isinstance(value, int | float) else 0.0
 
 
 def _text(value: object) -> str | None:

@@ -1458,6 +1458,10 @@ SELECT
   pg_stat_get_dead_tuples(c.oid)
 FROM pg_class AS c
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+  AND NOT EXISTS (
+    SELECT FROM pg_depend
+    WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e'  -- an extension's
+  )
 ORDER BY 2 DESC, 1 LIMIT $1::bigint;
 
 -- name: last_sessions

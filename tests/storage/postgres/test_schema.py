@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import asyncpg
 import pytest
 
-from storage.location import ServerLocation
+from crawler.databases import database_info
+from storage.database_info import Table
+from storage.location import ServerLocation, parse_location
 from storage.postgres import PostgresReader
 from storage.postgres.schema import SCHEMA_VERSION
 from storage.store import StoreRefused
+from tests.postgres_server import PostgresServer
 from tests.storage.conftest import server_location
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
@@ -67,3 +71,29 @@ async def test_workers_that_open_it_together_bring_it_up_to_date_once(
         await store.close(session)
     await assert_sound(postgres_url)
     assert await one(crawl_url, COLUMNS) == await one(postgres_url, COLUMNS)
+
+
+async def test_what_extensions_own_is_nobody_s_crawl(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    """Managed servers put pg_stat_statements, and others postgis, into `public`."""
+    postgres.execute(
+        "CREATE TABLE spatial_ref_sys (id int); CREATE VIEW pg_stat_statements AS SELECT 1 AS x;"
+        "ALTER EXTENSION plpgsql ADD TABLE spatial_ref_sys;"
+        "ALTER EXTENSION plpgsql ADD VIEW pg_stat_statements",
+        url=postgres_url,
+    )
+    store = store_at(postgres_url)
+    await store.close(await store.open_session("a"))
+    names = {table.name for table in await asyncio.to_thread(tables_of, postgres_url)}
+    assert names
+    assert "spatial_ref_sys" not in names
+    postgres.execute("CREATE TABLE other (id int); DROP TABLE crawl CASCADE", url=postgres_url)
+    with pytest.raises(StoreRefused, match="not courtly's"):
+        await store_at(postgres_url).open_session("a")
+
+
+def tables_of(url: str) -> Sequence[Table]:
+    server = database_info(parse_location(url)).server
+    assert server is not None
+    return server.tables

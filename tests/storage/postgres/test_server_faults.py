@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
+import asyncpg
 import pytest
 
 from storage.postgres import PostgresStore, pulses
-from storage.store import Batch, HostClock, HostUpdate, Lease, Pulse, StoreError, Visited
+from storage.postgres.errors import ServerIsReplica
+from storage.postgres.schema import create_or_check
+from storage.store import (
+    Batch,
+    HostClock,
+    HostUpdate,
+    Lease,
+    Pulse,
+    StoreError,
+    StoreRefused,
+    Visited,
+)
 from storage.store import WorkerStatus as Status
 from tests.postgres_server import PostgresServer
 from tests.storage.conftest import selected
@@ -17,6 +31,10 @@ from tests.storage.postgres.proxy import Proxy
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
 IDLE = Status(idle=True)
+TERMINATE = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 
 async def leased(store: PostgresStore, session: int) -> Lease:
@@ -191,12 +209,8 @@ async def test_cut_connections_are_made_again(crawl_url: str) -> None:
     store = store_at(crawl_url)
     session = await store.open_session("a")
     lease = await leased(store, session)
-    terminate = (
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
     for number in range(5):
-        assert await one(crawl_url, terminate) >= 1
+        assert await one(crawl_url, TERMINATE) >= 1
         assert not (await store.complete(session, commit_of(lease, number))).stale
         await store.pulse(session, IDLE)  # may find its connection cut
         assert await store.pulse(session, IDLE) is not None
@@ -242,3 +256,96 @@ async def test_patience_that_ends_gives_the_reason(
         await store.close()
     finally:
         await asyncio.to_thread(postgres.start)
+
+
+# ---------------------------------------------------------------- at the start
+
+
+async def test_a_worker_that_starts_while_the_server_is_away_waits_for_it(
+    postgres: PostgresServer, crawl_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(postgres.kill)
+    store = store_at(crawl_url, start_wait_s=60.0)
+    try:
+        opening = asyncio.create_task(store.open_session("a"))
+        await asyncio.sleep(0.5)
+        assert not opening.done()
+        assert "connection refused; trying again for 60 s" in caplog.text
+        hasty = store_at(crawl_url, start_wait_s=0.3)
+        with pytest.raises(StoreError, match="connection refused") as late:
+            await hasty.open_session("b")
+        assert not isinstance(late.value, StoreRefused), "another attempt may succeed"
+        with pytest.raises(StoreRefused, match="is the server running"):
+            await store_at(crawl_url).open_session("a command")
+    finally:
+        await asyncio.to_thread(postgres.start)
+    session = await opening
+    assert await store.pulse(session, IDLE) is not None
+    await store.close(session)
+
+
+def confused(code: str) -> asyncpg.PostgresError:
+    errors = {
+        "53300": asyncpg.TooManyConnectionsError, "57P03": asyncpg.CannotConnectNowError,
+        "57P01": asyncpg.AdminShutdownError,
+    }  # fmt: skip
+    return errors[code]("not now")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *map(confused, ("53300", "57P03", "57P01")),
+        socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+        FileNotFoundError(2, "No such file or directory"),
+        asyncpg.InternalClientError("unexpected message"),
+    ],
+)
+async def test_what_may_pass_is_waited_for_at_the_start(
+    crawl_url: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    connect, failures = asyncpg.connect, [error, error]
+
+    async def failing(**arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await connect(**arguments)
+
+    monkeypatch.setattr(asyncpg, "connect", failing)
+    store = store_at(crawl_url, start_wait_s=10.0)
+    session = await store.open_session("a")
+    assert not failures
+    await store.close(session)
+
+
+async def test_a_server_that_is_a_replica_still_is_waited_for_by_a_running_crawl(
+    crawl_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is being promoted."""
+    store = store_at(crawl_url)
+    session = await store.open_session("a")
+    failures = 2
+
+    async def failing(*arguments: Any) -> None:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise ServerIsReplica("it is a replica")
+        await create_or_check(*arguments)
+
+    monkeypatch.setattr("storage.postgres.connection.create_or_check", failing)
+    await one(crawl_url, TERMINATE)
+    await store.add([link("http://a.test/")])
+    assert not failures
+    await store.close(session)
+
+
+@pytest.mark.parametrize("word", ["nowhere", "nobody"])
+async def test_what_can_never_succeed_is_not_waited_for(
+    postgres: PostgresServer, crawl_url: str, word: str
+) -> None:
+    url = postgres.url("nowhere") if word == "nowhere" else postgres.url(user="nobody")
+    async with asyncio.timeout(5):
+        with pytest.raises(StoreRefused, match="does not exist"):
+            await store_at(url, start_wait_s=60.0).open_session("a")
