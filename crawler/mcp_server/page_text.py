@@ -9,6 +9,7 @@ from crawler.documents.charset import media_type, to_text
 from crawler.documents.page import PageLink, may_be_html, parse_page
 from crawler.embedding.response import Response
 from crawler.explain.formatting import counted, plain, printable
+from crawler.explain.site_text import SiteText
 from crawler.mcp_server.arguments import Format
 from crawler.mcp_server.main_text import main_text
 from crawler.mcp_server.visible_text import visible_text
@@ -32,23 +33,31 @@ _TEXT_TYPES: Final = frozenset(
 )
 
 
+NO_TITLE: Final = SiteText("")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageText:
     """A page as text.
 
-    kind: what the text is, as a phrase. title: "" if there is none. usage: the preferences that the
-    page states on the use of its content. notes: sentences on what is missing.
+    kind: what the text is, as a phrase of ours. title: empty if there is none. usage: the
+    preferences that the page states on the use of its content. notes: sentences of ours on what is
+    missing.
     """
 
-    text: str
+    text: SiteText
     kind: str
-    title: str = ""
+    title: SiteText = NO_TITLE
     usage: Usage = NONE
     notes: tuple[str, ...] = ()
 
 
 class NoTextError(Exception):
-    """The body is not text. The message is its media type."""
+    """The body is not text. kind: its media type."""
+
+    def __init__(self, kind: SiteText) -> None:
+        super().__init__()
+        self.kind = kind
 
 
 def page_text(response: Response, wanted: Format, tokens: tuple[str, ...]) -> PageText:
@@ -57,14 +66,14 @@ def page_text(response: Response, wanted: Format, tokens: tuple[str, ...]) -> Pa
     kind = media_type(response.content_type)
     if not may_be_html(response.content_type):
         if not _is_text(kind):
-            raise NoTextError(kind or "of no type")
+            raise NoTextError(SiteText(kind or "no type"))
         return PageText(
-            text=printable(_decoded(response)),
-            kind=f"the body ({kind}), as it is",
+            text=SiteText(printable(_decoded(response))),
+            kind="the body, as it is",
             usage=usage_of(lambda name: response.headers.getall(name, ()), (), ()),
         )
     if b"\0" in response.body[:1024] and response.content_type is None:
-        raise NoTextError("of no type")
+        raise NoTextError(SiteText("no type"))
     parsed = parse_page(response.url, response.headers, response.body, tokens=tokens)
     title = plain(parsed.title or "")[:TITLE_CHARS_SHOWN]
     usage = usage_of(lambda name: response.headers.getall(name, ()), parsed.metas, ())
@@ -77,7 +86,8 @@ def page_text(response: Response, wanted: Format, tokens: tuple[str, ...]) -> Pa
         notes = () if visible else (_EMPTY,)
     else:
         text, kind, notes = _main_text(response, parsed.links)
-    return PageText(text=printable(text), kind=kind, title=title, usage=usage, notes=notes)
+    shown = SiteText(printable(text))
+    return PageText(text=shown, kind=kind, title=SiteText(title), usage=usage, notes=notes)
 
 
 _EMPTY: Final = (

@@ -21,6 +21,7 @@ from mcp.types import (
 
 from crawler.clock import Clock
 from crawler.explain.formatting import plain
+from crawler.mcp_server.answers import ToolAnswer
 from crawler.mcp_server.arguments import (
     Arguments,
     FetchArguments,
@@ -30,7 +31,7 @@ from crawler.mcp_server.arguments import (
     schema_of,
 )
 from crawler.mcp_server.refusals import fault, refusal_of, wrong_arguments
-from crawler.mcp_server.tools import ToolAnswer, Tools
+from crawler.mcp_server.tools import Tools
 from crawler.version import __version__
 
 _log = logging.getLogger("courtly.mcp")
@@ -145,15 +146,15 @@ async def _call(
             case _:
                 known = ", ".join(f"`{one}`" for one in _TOOLS)
                 sentence = f"There is no such tool; the tools are {known}"
-                answer = ToolAnswer(text=str(wrong_arguments(name, sentence)), failed=True)
+                answer = wrong_arguments(name, sentence).answer()
     except msgspec.ValidationError as error:
-        answer = ToolAnswer(text=str(wrong_arguments(name, str(error))), failed=True)
+        answer = wrong_arguments(name, str(error)).answer()
     except Exception as error:  # noqa: BLE001 - logged below unless it is a refusal
         refusal = refusal_of(error, url, clock.wall())
         if refusal is None:
             _log.exception("%s failed", name)
             refusal = fault(name)
-        answer = ToolAnswer(text=str(refusal), failed=True)
+        answer = refusal.answer()
     outcome = " ".join(answer.text.split("\n", 2)[1:2]) if answer.failed else "done"
     _log.info("%s %s: %s", plain(name), plain(url), outcome)
     return answer

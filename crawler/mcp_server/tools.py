@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -17,14 +19,15 @@ from crawler.embedding.response import Response
 from crawler.embedding.session import PoliteSession
 from crawler.errors import FetchFailed, WaitTooLong
 from crawler.explain.explanation import ExplainContext, explain_url
-from crawler.explain.formatting import at, plain
+from crawler.explain.formatting import at, counted
 from crawler.explain.robots_tester import KnownRobots
+from crawler.explain.site_text import SiteText
+from crawler.mcp_server.answers import Answer, ToolAnswer
 from crawler.mcp_server.arguments import FetchArguments, Format, RobotsArguments, UrlArguments
 from crawler.mcp_server.page_memory import KeptPage, PageMemory
 from crawler.mcp_server.page_text import NoTextError, PageText, page_text
-from crawler.mcp_server.refusals import Refusal
-from crawler.mcp_server.robots_report import robots_report, verdict_sentences
-from crawler.mcp_server.site_text import marked
+from crawler.mcp_server.refusals import CALLS_OF_HOST_MAX, Refusal, TooManyCallsError
+from crawler.mcp_server.robots_report import add_report, add_verdict
 from crawler.scheduling.robots_identity import reading
 from crawler.threads import Threads, in_thread
 from policies.url import host_of, origin_of, robots_url
@@ -35,14 +38,6 @@ WAIT_S: Final = 20.0
 CONVERSIONS: Final = 2  # pages converted at the same time
 REDIRECTS_SHOWN: Final = 5
 TYPE_CHARS_SHOWN: Final = 80
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolAnswer:
-    """failed: the text explains why the tool did not do what was asked."""
-
-    text: str
-    failed: bool = False
 
 
 class Tools:
@@ -70,6 +65,7 @@ class Tools:
         # Not those that the session uses: converting a page may take seconds.
         self._threads = Threads(max_workers=CONVERSIONS, thread_name_prefix="courtly-page")
         self._fetching: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._waiting: Counter[str] = Counter()  # calls, by host
 
     # ------------------------------------------------------------ fetch
 
@@ -78,24 +74,42 @@ class Tools:
         url = canonical_url(asked.url)
         # Calls for the same page at the same time, such as for two parts of it, share a request.
         lock = self._fetching.setdefault(url, asyncio.Lock())
-        async with lock:
-            page = None if asked.fresh else self._memory.get(url, self._clock.monotonic())
-            age_s = None if page is None else self._clock.wall() - page.fetched_at
-            if page is None:
-                response = await self._get(url, asked.max_wait_s)
-                page = KeptPage(
-                    response=response, fetched_at=self._clock.wall(), kept_s=self._clock.monotonic()
-                )
-                self._memory.put(url, page)
+        with self._counted(url):
+            async with lock:
+                page = None if asked.fresh else self._memory.get(url, self._clock.monotonic())
+                age_s = None if page is None else self._clock.wall() - page.fetched_at
+                if page is None:
+                    page = await self._requested(url, asked.max_wait_s)
         try:
             text = page.texts.get(asked.format) or await self._text(page, asked.format)
-        except NoTextError as kind:
-            return ToolAnswer(text=str(_no_text(page.response, str(kind))), failed=True)
+        except NoTextError as error:
+            return _no_text(url, page.response, error.kind).answer()
         page.texts[asked.format] = text
         self._memory.put(url, page)
-        return ToolAnswer(
-            text=_page_part(page, text, asked, age_s=age_s), failed=page.response.status >= 400
+        return _page_part(url, page, text, asked, age_s=age_s)
+
+    async def _requested(self, url: str, max_wait_s: float | None) -> KeptPage:
+        response = await self._get(url, max_wait_s)
+        page = KeptPage(
+            response=response, fetched_at=self._clock.wall(), kept_s=self._clock.monotonic()
         )
+        self._memory.put(url, page)
+        return page
+
+    @contextlib.contextmanager
+    def _counted(self, url: str) -> Iterator[None]:
+        """Count a call that may wait for the host of a URL. Raises TooManyCallsError: calls for a
+        host that never answers must leave room for others."""
+        host = host_of(url)
+        if self._waiting[host] >= CALLS_OF_HOST_MAX:
+            raise TooManyCallsError
+        self._waiting[host] += 1
+        try:
+            yield
+        finally:
+            self._waiting[host] -= 1
+            if not self._waiting[host]:
+                del self._waiting[host]
 
     async def _text(self, page: KeptPage, wanted: Format) -> PageText:
         tokens = self._config.token(host_of(page.response.url))
@@ -113,25 +127,30 @@ class Tools:
         url = canonical_url(asked.url)
         known = await self._robots(url, asked.max_wait_s)
         allowed = await self._session.may_fetch(url)
-        sentences = await in_thread(verdict_sentences, self._config, known, url)
-        answer = f"{'Yes' if allowed else 'No'}: {url} may {'' if allowed else 'not '}be fetched."
-        turn = [await self._turn(url)] if allowed else []
-        return ToolAnswer(text="\n".join([answer, *sentences, *turn]))
+        answer = Answer()
+        may = "Yes: {} may be fetched." if allowed else "No: {} may not be fetched."
+        answer.say(may.format(url))
+        await in_thread(add_verdict, answer, self._config, known, url)
+        if allowed:
+            await self._add_turn(answer, url)
+        return answer.done()
 
     async def robots(self, asked: RobotsArguments) -> ToolAnswer:
         """Report what the robots.txt of the URL's origin says for this crawler."""
         url = canonical_url(asked.url)
         known = await self._robots(url, asked.max_wait_s)
-        report = await in_thread(robots_report, self._config, known, url)
-        return ToolAnswer(text=report)
+        answer = Answer()
+        await in_thread(add_report, answer, self._config, known, url)
+        return answer.done()
 
     async def _robots(self, url: str, max_wait_s: float | None) -> KnownRobots:
         """What is known of the robots.txt; fetched if it is due."""
         max_wait_s = self._max_wait_s if max_wait_s is None else max_wait_s
         timeout_s = self._config.site(host_of(url)).fetch.timeout_s
         try:
-            async with asyncio.timeout(max_wait_s + timeout_s):
-                access = await self._session.robots(url)
+            with self._counted(url):
+                async with asyncio.timeout(max_wait_s + timeout_s):
+                    access = await self._session.robots(url)
         except TimeoutError:
             turn = await self._session.next_turn(url)
             raise WaitTooLong(url, turn.reason, self._clock.wall() + turn.in_s) from None
@@ -142,37 +161,39 @@ class Tools:
             fetched=True,
         )
 
-    async def _turn(self, url: str) -> str:
+    async def _add_turn(self, answer: Answer, url: str) -> None:
         turn = await self._session.next_turn(url)
         if turn.in_s <= 0:
-            return "The site may be contacted now."
-        return f"The site may be contacted in {format_duration(turn.in_s)}: {turn.reason}."
+            answer.say("The site may be contacted now.")
+            return
+        answer.say(f"The site may be contacted in {format_duration(turn.in_s)}.")
+        answer.quote("Reason of the wait", SiteText(turn.reason))
 
     # ------------------------------------------------------------ why
 
     async def why(self, asked: UrlArguments) -> ToolAnswer:
         """Explain what is known of a URL: the verdict in full, its host's turn, and the crawl."""
         url = canonical_url(asked.url)
-        lines = [url]
+        answer = Answer()
+        answer.say(url)
         if self._database is not None:
-            lines += await self._in_the_crawl(self._database, url)
+            await self._add_the_crawl(answer, self._database, url)
         try:
             known = await self._robots(url, asked.max_wait_s)
         except (FetchFailed, WaitTooLong) as error:
-            lines.append(f"No verdict: {plain(str(error))}.")
+            answer.say("No verdict: robots.txt was not read.")
+            answer.quote("No verdict", SiteText(str(error)))
         else:
             config = self._config
-            lines += await in_thread(verdict_sentences, config, known, url, every_dialect=True)
-            lines.append(await self._turn(url))
+            await in_thread(add_verdict, answer, config, known, url, every_dialect=True)
+            await self._add_turn(answer, url)
         page = self._memory.get(url, self._clock.monotonic())
         if page is not None:
-            lines.append(
-                f"Fetched here at {at(page.fetched_at)} with status {page.response.status}."
-            )
-        return ToolAnswer(text="\n".join(lines))
+            answer.say(f"Fetched here at {at(page.fetched_at)} with status {page.response.status}.")
+        return answer.done()
 
-    async def _in_the_crawl(self, database: Location, url: str) -> list[str]:
-        """What the crawl's database holds about the URL; read-only."""
+    async def _add_the_crawl(self, answer: Answer, database: Location, url: str) -> None:
+        """Add what the crawl's database holds about the URL; read-only."""
         async with looking_into(database) as reader:
             config = self._config
             known = await reading(reader)
@@ -180,45 +201,59 @@ class Tools:
                 config = config.override({"robots": known}, where="the database")
             context = ExplainContext(config=config, default=True)
             explained = await explain_url(reader, context, url, now_s=self._clock.wall())
-        return [f"In the crawl: {plain(sentence)}" for sentence in explained.sentences]
+        answer.say("What the crawl knows of it is quoted below.")
+        for sentence in explained.sentences:
+            answer.quote("In the crawl", SiteText(sentence))
 
 
 def _page_part(
-    page: KeptPage, text: PageText, asked: FetchArguments, *, age_s: float | None
-) -> str:
-    """A part of the text, after lines that describe it. `age_s`: of a page from memory."""
+    url: str, page: KeptPage, text: PageText, asked: FetchArguments, *, age_s: float | None
+) -> ToolAnswer:
+    """A part of the text, after lines that describe it. url: that the caller asked for. `age_s`: of
+    a page from memory."""
     response = page.response
-    kind = plain(media_type(response.content_type) or "no type")[:TYPE_CHARS_SHOWN]
+    answer = Answer()
     age = "" if age_s is None else f" ({format_duration(age_s)} ago; fresh=true requests it again)"
-    fetched = f"{kind}, {format_bytes(len(response.body))}, fetched at {at(page.fetched_at)}{age}"
-    lines = [f"URL: {response.url}", f"Status: {response.status}, {fetched}"]
+    fetched = f"{format_bytes(len(response.body))}, fetched at {at(page.fetched_at)}{age}"
+    answer.say(f"URL: {url}", f"Status: {response.status}, {fetched}")
     if response.redirects:
-        hops = [one.url for one in response.redirects[:REDIRECTS_SHOWN]]
-        lines.append(f"Redirected from: {' -> '.join(hops)}")
+        answer.say(f"Redirected: {counted(len(response.redirects), 'time')}, as quoted below.")
     total = len(text.text)
     start = min(asked.start, total)
     end = min(start + asked.max_chars, total)
     whole = start == 0 and end == total
     more = f"; continue with start={end}" if end < total else ""
     part = f"all {total:,} characters" if whole else f"characters {start:,} to {end:,} of {total:,}"
-    lines.append(f"Text: {text.kind}; {part}{more}")
+    answer.say(f"Text: {text.kind}; {part}{more}")
     if asked.start > total:
-        lines.append(f"Note: start={asked.start} is beyond the end of the text.")
-    lines += [f"Note: {note}" for note in text.notes]
+        answer.say(f"Note: start={asked.start} is beyond the end of the text.")
+    answer.say(*(f"Note: {note}" for note in text.notes))
     if response.status >= 400:
-        lines.append("Note: the status is an error, so this may not be the page you want.")
-    about = f"Title: {text.title}\n" if text.title else ""
+        answer.say("Note: the status is an error, so this may not be the page you want.")
+    if start == 0:
+        _add_facts(answer, response, text)
+    answer.quote_text(text.text.cut(start, end))
+    return answer.done(failed=response.status >= 400)
+
+
+def _add_facts(answer: Answer, response: Response, text: PageText) -> None:
+    """What the site says of the page beside its text."""
+    if response.redirects:
+        hops = [one.url for one in response.redirects[1:REDIRECTS_SHOWN]]
+        answer.quote("Redirected to", SiteText(" -> ".join([*hops, response.url])))
+    kind = media_type(response.content_type) or "no type"
+    answer.quote("Type", SiteText(kind[:TYPE_CHARS_SHOWN]))
+    if text.title:
+        answer.quote("Title", text.title)
     if text.usage:
-        about += f"Preferences on the use of this content: {plain(str(text.usage))}\n"
-    shown = (f"{about}\n" if about and start == 0 else "") + text.text[start:end]
-    lines.append(marked(shown, origin_of(response.url)))
-    return "\n".join(lines)
+        answer.quote("Preferences on the use of this content", SiteText(str(text.usage)))
 
 
-def _no_text(response: Response, kind: str) -> Refusal:
+def _no_text(url: str, response: Response, kind: SiteText) -> Refusal:
     return Refusal(
-        what=f"Fetched, but not shown: {response.url} (status {response.status})",
-        why=f"The body is {kind}, {format_bytes(len(response.body))}, and not text.",
+        what=f"Fetched, but not shown: {url} (status {response.status})",
+        why=f"The body is not text. It has {format_bytes(len(response.body))}.",
         again="No.",
         instead="Look for the same content as a web page, or give the URL to the user.",
+        quoted={"Type": kind},
     )

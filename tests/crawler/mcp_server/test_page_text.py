@@ -59,15 +59,15 @@ def test_visible_text_has_a_line_for_each_block() -> None:
 @pytest.mark.parametrize("wanted", ["markdown", "text", "html"])
 def test_hostile_markup_yields_text(body: str | bytes, wanted: Format) -> None:
     text = text_of(body, wanted)
-    assert "\0" not in text.text
-    assert "\U000e0041" not in text.text
+    assert "\0" not in text.text.for_model()
+    assert "\U000e0041" not in text.text.for_model()
 
 
 def test_only_the_beginning_of_large_markup_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MARKUP_CHARS_MAX", 2_000)
     words = "Otters live in rivers and eat fish. "
     text = text_of(f"<article><p>{words * 20}</p><p>{words * 100}THE END</p></article>")
-    assert "THE END" not in text.text
+    assert "THE END" not in text.text.for_model()
     assert any("first 2,000 characters" in note for note in text.notes)
 
 
@@ -86,14 +86,14 @@ def test_links_are_resolved_against_the_page() -> None:
         body=body.encode(),
         elapsed_s=0.1,
     )
-    text = page_text(page, "markdown", ("bot",)).text
+    text = page_text(page, "markdown", ("bot",)).text.for_model()
     assert "to the top, mail and script." in text
     assert "[b](https://a.test/docs/v1/b.html)" in text
     assert "[c](https://a.test/docs/c?x=1&y=2#part)" in text
     assert "[d](https://d.test/)" in text
     assert "[e](https://a.test/e)" in text
     based = response(f"<base href='https://b.test/x/'>{body}")
-    assert "[b](https://b.test/x/b.html)" in page_text(based, "markdown", ("bot",)).text
+    assert "[b](https://b.test/x/b.html)" in page_text(based, "markdown", ("bot",)).text.for_model()
 
 
 LARGE = (
@@ -105,13 +105,13 @@ def test_large_pages_are_searched_in_another_process() -> None:
     assert len(LARGE) > main_text.SMALL_CHARS
     text = text_of(LARGE)
     assert text.kind == "the main text in Markdown"
-    assert text.text.count("[b](https://a.test/b)") == 2_000
+    assert text.text.for_model().count("[b](https://a.test/b)") == 2_000
 
 
 def test_a_search_that_takes_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main_text, "SEARCH_S", 0.01)
     text = text_of(LARGE)
-    assert "Otters live in rivers" in text.text
+    assert "Otters live in rivers" in text.text.for_model()
     assert text.notes == ("The page is too complex to find its main text.",)
 
 
@@ -119,8 +119,8 @@ def test_links_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "LINKS_SHOWN_MAX", 2)
     links = "".join(f"<a href=/{n}>{n}</a>" for n in range(5))
     text = text_of(f"<p>x{links}</p>", "text")
-    assert text.text.count("](") == 2
-    assert text.text.endswith("- and 3 more links")
+    assert text.text.for_model().count("](") == 2
+    assert text.text.for_model().endswith("- and 3 more links")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_links_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_types(kind: str, shown: bool) -> None:
     if shown:
-        assert text_of("otter\x1b[31m", kind=kind).text == "otter\ufffd[31m"
+        assert text_of("otter\x1b[31m", kind=kind).text.for_model() == "otter\ufffd[31m"
     else:
         with pytest.raises(NoTextError):
             text_of("otter", kind=kind)
