@@ -19,15 +19,17 @@ from crawler.cli.options import (
     format_option,
     host_name,
 )
+from crawler.cli.paging import rows_of_pages
 from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import say
 from crawler.explain.formatting import counted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable
 
     from crawler.steering.host_selection import HostSelection
     from storage.location import Location
+    from storage.reader import RowPage
     from storage.store import Reader, Row
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -40,7 +42,6 @@ SORTS = (
     "backoff_until", "contacts", "smallest_rest_s", "latency_s", "connect_failures", "breaches",
 )  # fmt: skip
 NAMES_SHOWN = 20
-_PAGE_ROWS = 1_000
 
 
 @click.group(short_help="List, pause, slow or resume hosts.")
@@ -192,24 +193,15 @@ def list_hosts(
     process.run(write_hosts())
 
 
-async def _rows(
+def _rows(
     reader: Reader, search: str, state: str, sort: str, limit: int | None
 ) -> AsyncGenerator[Row, None]:
-    after: str | None = ""
-    left = limit
-    while after is not None and left != 0:
-        page = await reader.hosts_page(
-            search=search,
-            state=state,
-            sort=sort,
-            limit=_PAGE_ROWS if left is None else min(left, _PAGE_ROWS),
-            after=after,
-            now_s=time.time(),
+    def page(count: int, after: str) -> Awaitable[RowPage]:
+        return reader.hosts_page(
+            search=search, state=state, sort=sort, limit=count, after=after, now_s=time.time()
         )
-        for row in page.rows:
-            yield row
-        left = None if left is None else left - len(page.rows)
-        after = page.after
+
+    return rows_of_pages(page, limit)
 
 
 def _seconds(text: str) -> float:

@@ -226,9 +226,11 @@ async def _stoppable(serving: Coroutine[object, object, None]) -> None:
 def _log_to_stderr() -> None:
     import logging
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s"
-    )
+    from crawler.cli.safe_logging import SafeFormatter
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(SafeFormatter("%(asctime)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("courtly.mcp").setLevel(logging.INFO)
 
 

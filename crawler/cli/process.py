@@ -62,6 +62,14 @@ def tune() -> None:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     keep_freed_memory()
+    make_logs_safe()
+
+
+def make_logs_safe() -> None:
+    """Escape what a site wrote in the warnings that Python prints where no handler is set."""
+    from crawler.cli.safe_logging import make_last_resort_safe
+
+    make_last_resort_safe()
 
 
 def keep_freed_memory() -> bool:
@@ -84,6 +92,7 @@ def run(main: Coroutine[object, object, T]) -> T:
     """asyncio.run, importing asyncio only when a command runs: its help does not need it."""
     import asyncio
 
+    make_logs_safe()
     return asyncio.run(main)
 
 

@@ -13,18 +13,19 @@ import click
 from crawler.cli import process, running_crawl
 from crawler.cli.exit_codes import MISUSED, print_problems
 from crawler.cli.options import Choice, DatabaseOptions, database_options, format_option
+from crawler.cli.paging import rows_of_pages
 from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import say
 from crawler.explain.formatting import counted, plain
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable
 
     from crawler.config import Config
+    from storage.reader import RowPage
     from storage.store import Reader, Row
 
 BATCH_SEEDS = 5_000  # per request to a running crawl
-_PAGE_ROWS = 1_000
 
 
 # Those of `crawler.daemon.api.url_lists`, which is too slow to import; a test compares them.
@@ -71,18 +72,11 @@ def list_seeds(
     process.run(write_seeds())
 
 
-async def _seeds(
-    reader: Reader, text: str, state: str, limit: int | None
-) -> AsyncGenerator[Row, None]:
-    after: str | None = ""
-    left = limit
-    while after is not None and left != 0:
-        count = _PAGE_ROWS if left is None else min(left, _PAGE_ROWS)
-        page = await reader.seeds_page(text=text, state=state, limit=count, after=after)
-        for row in page.rows:
-            yield row
-        left = None if left is None else left - len(page.rows)
-        after = page.after
+def _seeds(reader: Reader, text: str, state: str, limit: int | None) -> AsyncGenerator[Row, None]:
+    def page(count: int, after: str) -> Awaitable[RowPage]:
+        return reader.seeds_page(text=text, state=state, limit=count, after=after)
+
+    return rows_of_pages(page, limit)
 
 
 @seeds.command(short_help="Queue URLs as seeds.")

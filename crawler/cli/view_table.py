@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from rich.cells import cell_len
 from crawler.cli.text import echo, echo_json, width
 from crawler.config.units import format_duration
 from crawler.explain.formatting import at, plain
-from crawler.reports.exports import csv_cell
+from crawler.reports.csv_text import csv_text
 from policies.scope import SKIP_KEYS
 from storage.store import Row
 
@@ -85,19 +83,9 @@ async def write(view: str, rows: AsyncIterator[Row], how: str, *, empty: str = "
             echo_json(dict(row), readable=True)
         else:
             if first:
-                echo(_csv(row.keys()))
-            echo(_csv(row.values()))
+                echo(csv_text([row.keys()], line_end=""))
+            echo(csv_text([row.values()], line_end=""))
         first = False
-
-
-def _csv(values: Iterable[object]) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow([_cell(value) for value in values])
-    return line.getvalue()
-
-
-def _cell(value: object) -> object:
-    return csv_cell(plain(value)) if isinstance(value, str) else value
 
 
 # ---------------------------------------------------------------- tables

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import BinaryIO, Final
 
 import msgspec
 
+from crawler.explain.formatting import json_printable
+from crawler.reports.csv_text import csv_text
 from storage.columns import VIEWS
 from storage.store import Row
 
 _BATCH_ROWS: Final = 2_000  # written at a time
 _GROUP_ROWS: Final = 50_000  # per row group of a Parquet file; readers skip whole groups
-# Strings that a spreadsheet would compute (OWASP, CSV injection), and their full-width variants.
-_FORMULA: Final = re.compile(r"[=+\-@\t\r＝＋－＠]")
 _BOOLEANS: Final = frozenset({"indexable", "followable", "archivable", "withdrawn", "found"})
 _INTEGERS: Final = frozenset({"status", "body_bytes", "depth", "line", "attempts", "visits"})
 _FLOATS: Final = frozenset(
@@ -25,13 +22,6 @@ _FLOATS: Final = frozenset(
         "next_visit_at",
     }
 )  # fmt: skip
-
-
-def csv_cell(value: object) -> object:
-    """The value as a CSV cell: a string that a spreadsheet would take for a formula is prefixed
-    with `'`."""
-    formula = isinstance(value, str) and _FORMULA.match(value.lstrip())
-    return f"'{value}" if formula else value
 
 
 async def write(view: str, rows: AsyncIterator[Row], how: str, out: BinaryIO) -> int:
@@ -58,7 +48,10 @@ class _JsonLines:
         self._encode = msgspec.json.Encoder().encode_lines
 
     def write(self, rows: Sequence[Row]) -> None:
-        self._out.write(self._encode([dict(row) for row in rows]))
+        lines = self._encode([dict(row) for row in rows])
+        if not lines.isascii() or b"\x7f" in lines:
+            lines = json_printable(lines.decode("utf-8", "replace")).encode()
+        self._out.write(lines)
 
     def close(self) -> None:
         pass
@@ -70,15 +63,13 @@ class _Csv:
     def __init__(self, columns: Sequence[str], out: BinaryIO) -> None:
         self._columns = columns
         self._out = out
-        self._lines = io.StringIO()
-        self._csv = csv.writer(self._lines)
-        self._csv.writerow(columns)
+        self._write([columns])
 
     def write(self, rows: Sequence[Row]) -> None:
-        self._csv.writerows([csv_cell(row[name]) for name in self._columns] for row in rows)
-        self._out.write(self._lines.getvalue().encode("utf-8", "replace"))
-        self._lines.seek(0)
-        self._lines.truncate()
+        self._write([row[name] for name in self._columns] for row in rows)
+
+    def _write(self, rows: Iterable[Iterable[object]]) -> None:
+        self._out.write(csv_text(rows).encode("utf-8", "replace"))
 
     def close(self) -> None:
         pass

@@ -86,9 +86,9 @@ def _section_text(section: Section) -> str:
 
 
 async def _html(report: Report, out: Out) -> None:
-    from jinja2 import Environment  # slow to import
+    from crawler.explain.html_pages import html_environment  # slow to import
 
-    environment = Environment(autoescape=True, trim_blocks=True)
+    environment = html_environment(trim_blocks=True)
     section_page = environment.from_string(_SECTION)
     out(environment.from_string(_HEAD).render(title=report.title, style=_STYLE))
     async with aclosing(report.sections()) as sections:

@@ -10,6 +10,7 @@ from aiohttp import hdrs, web
 from multidict import MultiDict
 
 from crawler.daemon.problem import Problem
+from crawler.explain.formatting import json_printable
 from crawler.front_door.bodies import BodyTooSlowError, body_of
 
 JSON_TYPE: Final = "application/json"
@@ -50,5 +51,5 @@ def as_json(value: object, *, status: int = 200, content_type: str = JSON_TYPE) 
     text = json.dumps(
         msgspec.to_builtins(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")
     )
-    body = text.encode("utf-8", "replace")  # lone surrogates from the web cannot be encoded
+    body = json_printable(text).encode()  # it escapes lone surrogates
     return web.Response(body=body, status=status, content_type=content_type, charset="utf-8")

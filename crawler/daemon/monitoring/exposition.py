@@ -21,6 +21,7 @@ from crawler.daemon.monitoring.metrics import FRONTIER_STATES, Metrics
 from crawler.daemon.monitoring.shared_families import store_families, worker_families
 from crawler.daemon.monitoring.shared_store import StoreMeasures
 from crawler.daemon.responses import Status
+from crawler.explain.formatting import plain
 from crawler.steering.live_state import CrawlState, HostState
 from crawler.steering.queue_holds import QueueReason
 from crawler.version import __version__
@@ -55,12 +56,12 @@ def _counted(metrics: Metrics, name: str) -> Iterator[Metric]:
         "Always 1; the labels are the version and the name of the daemon.",
         labels=("version", "name"),
     )
-    build.add_metric((__version__, name), 1)
+    build.add_metric((__version__, plain(name)), 1)
     yield build
     for counter in metrics.counters:
         family = CounterMetricFamily(counter.name, counter.note, labels=counter.labels)
         for values, count in counter.of.items():
-            family.add_metric(values, count)
+            family.add_metric([plain(value) for value in values], count)
         yield family
     for histogram in metrics.histograms:
         bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -18,7 +16,7 @@ from crawler.daemon.problem import invalid
 from crawler.daemon.web import history_charts as charts
 from crawler.daemon.web.history_axis import GLYPHS, Axis, bands, glyphs, ticks, words_of
 from crawler.daemon.web.rendering import PageHandlers
-from crawler.reports.exports import csv_cell
+from crawler.reports.csv_text import csv_text
 from storage.history import MarkKind
 
 # Name, label, seconds, and the length of a step.
@@ -91,12 +89,10 @@ class HistoryPage(PageHandlers):
         """The points of GET /api/history."""
         wanted = read_query(request.query.items(), HistoryParams)
         found = await self.operations.history.history(**structs.asdict(wanted))
-        text = io.StringIO()
-        table = csv.writer(text)
-        table.writerow(_COLUMNS)
-        table.writerows([csv_cell(getattr(one, name)) for name in _COLUMNS] for one in found.points)
+        rows = ([getattr(one, name) for name in _COLUMNS] for one in found.points)
+        text = csv_text([_COLUMNS, *rows])
         headers = {"Content-Disposition": 'attachment; filename="history.csv"'}
-        return web.Response(text=text.getvalue(), content_type="text/csv", headers=headers)
+        return web.Response(text=text, content_type="text/csv", headers=headers)
 
 
 def _charts(axis: Axis, points: Sequence[HistoryPoint]) -> list[charts.Chart]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -19,7 +17,7 @@ from crawler.daemon.web.host_filters import conditions, filter_of
 from crawler.daemon.web.log_page import LogFilter
 from crawler.daemon.web.rendering import PageHandlers
 from crawler.daemon.web.url_list_pages import UrlListFilter
-from crawler.reports.exports import csv_cell
+from crawler.reports.csv_text import csv_text
 from storage.columns import VIEWS
 from storage.paging import ROWS_MAX
 
@@ -118,6 +116,4 @@ async def _sent(
 
 
 def _csv(rows: Iterable[Iterable[object]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text).writerows([csv_cell(value) for value in row] for row in rows)
-    return text.getvalue().encode("utf-8", "replace")
+    return csv_text(rows).encode("utf-8", "replace")

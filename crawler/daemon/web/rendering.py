@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from aiohttp import web
-from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2 import PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
@@ -22,6 +22,7 @@ from crawler.daemon.http.guards import ACCOUNT
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.problem import Problem
 from crawler.daemon.web import filters
+from crawler.explain.html_pages import html_environment
 from crawler.version import __version__
 
 NAV: Final = (
@@ -84,9 +85,8 @@ class Renderer:
             versioned = f"{stem}.{hashlib.sha256(body).hexdigest()[:10]}.{kind}"
             self._urls[file.name] = STATIC + versioned
             self._files[versioned] = (body, TYPES[kind])
-        self._env = Environment(
+        self._env = html_environment(
             loader=PackageLoader("crawler.daemon.web"),
-            autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,

@@ -22,7 +22,7 @@ from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.webhook.changes import Event
 from crawler.daemon.webhook.notification import Notification
-from crawler.explain.formatting import counted
+from crawler.explain.formatting import counted, json_printable
 from crawler.version import __version__
 
 WAITING_MAX: Final = 32  # notifications; of more, the oldest are given up
@@ -126,7 +126,8 @@ class Delivery:
             await self._clock.sleep_until(self._clock.monotonic() + wait_s)
 
     async def _attempt(self, session: aiohttp.ClientSession, notification: Notification) -> Attempt:
-        body = msgspec.json.encode(notification)
+        text = msgspec.json.encode(notification).decode("utf-8", "replace")
+        body = json_printable(text).encode()
         try:
             async with session.post(
                 self._target.url,

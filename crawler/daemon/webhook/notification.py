@@ -7,6 +7,7 @@ from msgspec import Struct
 from crawler.config.units import format_duration
 from crawler.daemon.health import CheckName, HealthState
 from crawler.daemon.webhook.changes import Change, Event
+from crawler.explain.site_text import for_terminal
 
 
 class Notification(Struct, frozen=True, kw_only=True):
@@ -41,13 +42,13 @@ def notification_of(
         daemon=daemon,
         check=check.check,
         state=check.state,
-        sentence=check.sentence,
+        sentence=for_terminal(check.sentence),
         since=change.since,
         lasted_s=round(change.lasted_s, 3),
         at=at_s,
         health=health,
         page=page,
-        text=f"{daemon}: {_summary(change)} {check.sentence}",
+        text=f"{daemon}: {_summary(change)} {for_terminal(check.sentence)}",
     )
 
 
