@@ -11,6 +11,7 @@ from policies.quarantine import is_quarantined
 from policies.robots.dialect import DAY_S, Aspect, Dialect, Fallback
 from policies.robots.dialects import dialects
 from policies.robots_state import (
+    NO_SPACE,
     RobotsRules,
     RobotsState,
     Unreachable,
@@ -54,7 +55,7 @@ def robots_policy(state: RobotsState, *, now_s: float, rules: RobotsRules) -> Ro
     """The policy for an origin's pages now: the strictest of all dialects."""
     if not rules.obey:
         return Open(reason="robots.obey = false", answered=True)
-    if is_quarantined(state):  # whatever the dialect and the settings
+    if is_quarantined(state) or state.error == NO_SPACE:  # whatever the dialect and the settings
         return Closed(reason=_not_fetched(state), until_s=state.retry_at)
     return min(
         (_policy(state, dialect, now_s=now_s, rules=rules) for dialect in dialects(rules.dialect)),

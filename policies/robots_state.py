@@ -27,6 +27,11 @@ _HEADER_CHARS_MAX = 1_024  # longer validators are not kept
 _ERROR_CHARS_MAX = 500
 
 
+NO_SPACE = "the large robots.txt files of its domain take all the space there is for them"
+"""The `error` of a file that was fetched and cannot be stored. Its origin is closed: the file must
+not be obeyed unless it can be obeyed after a restart."""
+
+
 class Unreachable(enum.StrEnum):
     OPEN = "open"
     CLOSED = "closed"

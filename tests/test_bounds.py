@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec import structs
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.documents import fragments, links, page
@@ -27,6 +28,7 @@ from crawler.sinks import requisites
 from crawler.testing import JumpClock
 from policies import indexing, robots, robots_state, usage
 from policies.robots.lint import lint
+from policies.robots_policy import Closed, robots_policy
 from policies.robots_state import UNKNOWN, RobotsFetch, RobotsRules
 from policies.scope import CUTS, SKIP_WORDS, Skip
 from storage.store import Queued
@@ -158,6 +160,13 @@ def long_robots_error(_: MonkeyPatch, __: Caught) -> None:
     assert error.endswith("…")
 
 
+def unstored_robots(_: MonkeyPatch, __: Caught) -> None:
+    known = structs.replace(UNKNOWN, error=robots_state.NO_SPACE, unreachable_since=0.0)
+    closed = robots_policy(known, now_s=1.0, rules=RobotsRules())
+    assert isinstance(closed, Closed)
+    assert robots_state.NO_SPACE in closed.reason
+
+
 def long_robots_line(_: MonkeyPatch, __: Caught) -> None:
     body = b"User-agent: *\nDisallow: /" + b"x" * 40_000
     assert "long-line" in {one.code for one in lint(robots.parse(body))}
@@ -260,6 +269,7 @@ SHOWN_HERE: Final[dict[str, Proof]] = {
     "policies/usage.py:_VALUE_CHARS_MAX": signals_of_use,
     "crawler/downloading/robots_fetcher.py:REDIRECTS_MAX": robots_redirects,
     "policies/robots/syntax.py:BYTES_MAX": long_robots,
+    "storage/engine/robots_copies.py:DOMAIN_BYTES_MAX": unstored_robots,
     "crawler/downloading/robots_exchange.py:ROBOTS_BYTES_MAX": long_robots,
     "crawler/downloading/robots_exchange.py:LIMITS": long_robots,
     "policies/robots_state.py:_ERROR_CHARS_MAX": long_robots_error,
@@ -481,7 +491,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/frontier/robots_budget.py:LARGE_BYTES_MAX",
         "crawler/frontier/robots_budget.py:LARGE_BYTES_OF_DOMAIN_MAX",
         "crawler/frontier/robots_budget.py:SMALL_BYTES_MAX",
-        "storage/engine/leases.py:COPY_BYTES_MAX",
+        "storage/engine/robots_copies.py:COPY_BYTES_MAX",
         "crawler/frontier/robots_cache.py:ORIGINS_PER_HOST_MAX",
         "crawler/sinks/warc.py:_DIGESTS_MAX",
         "policies/robots/file.py:_RULE_SETS_MAX", "storage/engine/link_table.py:_CHARS_MAX",
@@ -501,6 +511,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
     WAITS: (
         "crawler/scheduling/scheduler.py:WAITING_PAGES_MAX",
         "crawler/scheduling/host_leases.py:HOSTS_HELD_MAX",
+        "crawler/frontier/robots_budget.py:FETCHES_OF_DOMAIN_MAX",
         "crawler/frontier/robots_budget.py:UNPARSED_BYTES_MAX",
         "crawler/frontier/robots_budget.py:UNPARSED_BYTES_OF_DOMAIN_MAX",
         "crawler/sinks/dispatch.py:BYTES_MAX",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,12 +27,13 @@ class Redirect(NamedTuple):
 
 
 class NoRoom(enum.Enum):
-    """The file is large, and there was no room for it."""
+    """Why a request for robots.txt was not made now, or broken off."""
 
-    NO_ROOM = enum.auto()
+    NO_ROOM = enum.auto()  # the file is large, and there is no place for it
+    CROWDED = enum.auto()  # too many requests of its domain are in flight
 
 
-NO_ROOM: Final = NoRoom.NO_ROOM
+NO_ROOM, CROWDED = NoRoom
 
 
 class RobotsBody:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from crawler.clock import Clock
 from crawler.downloading.downloader import Downloader
 from crawler.downloading.robots_exchange import (
+    CROWDED,
     LIMITS,
     NO_ROOM,
     ROBOTS_BYTES_MAX,
@@ -179,7 +180,7 @@ class RobotsFetcher:
             else:
                 hop = permit
             if isinstance(hop, NoRoom):
-                await self._parser.find_place(origin)
+                await self._parser.find_room(origin, hop)
                 continue
             if hop is None:
                 if self._is_lost(origin, host, hop_origin):
@@ -223,8 +224,11 @@ class RobotsFetcher:
                 return known
             if origin.large and not self._budget.take_place(origin, ROBOTS_BYTES_MAX):
                 return NO_ROOM
+            if not self._budget.begin_fetch(origin):
+                return CROWDED
             return await self._hop(origin, permit, url, settled)
         finally:
+            self._budget.end_fetch(origin)
             self._frontier.permits.give_back(permit)  # if no request was made
 
     def _is_lost(self, origin: Origin, host: HostQueue, hop_origin: str) -> bool:
@@ -401,7 +405,9 @@ class RobotsFetcher:
                 links=links,
             )
             if completed.refused is not None:
-                fault = f"{completed.refused}, when it was stored"
+                fault = completed.refused
+                if fault != robots_state.NO_SPACE:
+                    fault += ", when it was stored"
                 learned = self._learn_fault(origin, fault)
                 await self._store.robots_put(self._session, host.slot, origin.name, learned)
         origin.access = learned

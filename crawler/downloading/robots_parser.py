@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
+from crawler.downloading.robots_exchange import NO_ROOM, NoRoom
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.origin import Origin
@@ -44,7 +45,7 @@ class RobotsParser:
                     # Of hosts with very many origins not even the size of some files is known.
                     place = origin.large or not origin.size_bytes
                     if place:
-                        await self.find_place(origin)
+                        await self.find_room(origin)
                         size_bytes = origin.size_bytes or BYTES_MAX
                         self._budget.take_place(origin, size_bytes, beyond=True)
                     else:  # it had to leave memory, and costs time again
@@ -74,11 +75,14 @@ class RobotsParser:
                 await self.prepare(origin)
             host.pace.unread.discard(name)
 
-    async def find_place(self, origin: Origin) -> None:
-        """Wait until there is a place for the origin's large file."""
+    async def find_room(self, origin: Origin, why: NoRoom = NO_ROOM) -> None:
+        """Wait until there is room to fetch or load the origin's file."""
         origin.waits_for_room = True
         try:
-            await self._budget.find_place(origin)
+            if why is NO_ROOM:
+                await self._budget.find_place(origin)
+            else:
+                await self._budget.find_fetch(origin)
         finally:
             origin.waits_for_room = False
 

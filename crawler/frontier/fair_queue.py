@@ -32,6 +32,9 @@ class FairQueue(Generic[T]):
         self._finished: dict[str, float] = {}  # how much each party has been served, in cost
         self._served = 0.0  # of the party that was served last
 
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
     @property
     def parties(self) -> Iterator[str]:
         """Those that wait."""

@@ -105,7 +105,7 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.CLOSED: "{source}",
     Wait.ROBOTS_NEEDED: "robots.txt is needed first",
     Wait.ROBOTS_FETCHED: "its robots.txt is being fetched",
-    Wait.ROBOTS_ROOM: "its robots.txt is large and waits until there is room and time for it",
+    Wait.ROBOTS_ROOM: "its robots.txt waits for those of other hosts",
     Wait.ROBOTS_ELSEWHERE: "its robots.txt is waiting for {source}: {because}",
     Wait.ROBOTS_PAUSED: "its robots.txt redirects to {source}, which is paused by an operator",
     Wait.ROBOTS_HELD: "its robots.txt redirects to {source}, which another worker holds",

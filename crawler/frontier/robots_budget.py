@@ -18,13 +18,15 @@ from crawler.clock import Clock
 from crawler.frontier.commands import CommandQueue
 from crawler.frontier.fair_queue import FairQueue
 from crawler.frontier.pace import NEVER
-from crawler.frontier.tickets import FrontierClosedError
+from crawler.frontier.tickets import FrontierClosedError, Ticket
 from policies.robots.syntax import BYTES_MAX
 from policies.url import host_of, registrable_domain
 
 if TYPE_CHECKING:
     from crawler.frontier.origin import Origin
 
+# Requests for robots.txt in flight: slow hosts of one domain must not use all permits of a crawl.
+FETCHES_OF_DOMAIN_MAX: Final = 16
 # Large files in memory that are not parsed, or not yet: 16 of 500 KiB, 4 of them of one domain.
 UNPARSED_BYTES_MAX: Final = 16 * BYTES_MAX
 UNPARSED_BYTES_OF_DOMAIN_MAX: Final = 4 * BYTES_MAX
@@ -62,6 +64,10 @@ class RobotsBudget:
         self._clock = clock
         self._commands = commands
         self._closed = False
+        self.waiting = 0
+        """How many tasks wait here."""
+        self._fetched: set[Origin] = set()  # they are in flight
+        self._crowd: FairQueue[Origin] = FairQueue()
         self._places: dict[Origin, _Place] = {}
         self._seekers: FairQueue[Origin] = FairQueue()
         self._turns: FairQueue[Origin] = FairQueue()
@@ -75,6 +81,48 @@ class RobotsBudget:
         self.large_bytes = 0
         """Of parsed large files in memory, as estimated."""
         self.small_bytes = 0
+
+    # ------------------------------------------------------------ fetches
+
+    def begin_fetch(self, origin: Origin) -> bool:
+        """Begin a request for the origin's file, unless too many of its domain are in flight."""
+        if len(self._fetched) >= FETCHES_OF_DOMAIN_MAX:  # the list of suffixes is loaded on demand
+            domain = domain_of(origin)
+            if sum(domain_of(one) == domain for one in self._fetched) >= FETCHES_OF_DOMAIN_MAX:
+                return False
+        self._fetched.add(origin)
+        return True
+
+    def end_fetch(self, origin: Origin) -> None:
+        """The request has ended, if one was begun."""
+        if origin not in self._fetched:
+            return
+        self._fetched.remove(origin)
+        self._next_fetch(origin)
+
+    def _next_fetch(self, origin: Origin) -> None:
+        if self._crowd:
+            domain = domain_of(origin)
+            if (entry := self._crowd.take(lambda party: party == domain)) is not None:
+                entry.ticket.serve(entry.asker)
+
+    async def find_fetch(self, origin: Origin) -> None:
+        """Wait until a request of its domain has ended. Raises FrontierClosedError."""
+        ticket = self._crowd.put(domain_of(origin), origin, 1.0)
+        try:
+            await self._wait(ticket)
+        except BaseException:
+            if ticket.withdraw() is not None:
+                self._next_fetch(origin)
+            raise
+
+    async def _wait(self, ticket: Ticket[Origin]) -> None:
+        self._check_open()
+        self.waiting += 1
+        try:
+            await ticket.wait()
+        finally:
+            self.waiting -= 1
 
     # ------------------------------------------------------------ places
 
@@ -102,11 +150,10 @@ class RobotsBudget:
         `take_place`. Raises FrontierClosedError."""
         if origin in self._places:
             return
-        self._check_open()
         ticket = self._seekers.put(domain_of(origin), origin, 1.0)
         self._seat()
         try:
-            await ticket.wait()
+            await self._wait(ticket)
         except BaseException:
             if ticket.withdraw() is not None:
                 self.leave_place(origin)
@@ -144,11 +191,10 @@ class RobotsBudget:
     async def find_turn(self, origin: Origin, cost_s: float) -> None:
         """Wait until the origin's file may be parsed, which takes some `cost_s`; then call
         `end_turn`. Raises FrontierClosedError."""
-        self._check_open()
         ticket = self._turns.put(domain_of(origin), origin, cost_s)
         self._next_turn()
         try:
-            await ticket.wait()
+            await self._wait(ticket)
         except BaseException:
             if ticket.withdraw() is not None:
                 self.end_turn(origin, 0.0)
@@ -170,7 +216,7 @@ class RobotsBudget:
         if self._parsing is not None or self._closed:
             return
         if now_s < self._free_s:
-            if any(True for _ in self._turns.parties):
+            if self._turns:
                 self._wake_by(self._free_s)
             return
         free_s = self._domain_free_s
@@ -257,6 +303,7 @@ class RobotsBudget:
     def close(self) -> None:
         """Admit no more; what is being parsed is parsed to its end."""
         self._closed = True
+        self._crowd.close(_CLOSED)
         self._seekers.close(_CLOSED)
         self._turns.close(_CLOSED)
 

@@ -136,8 +136,9 @@ class HostSupply:
             return True
         if self._frontier.callers and not self._runs_forever:
             return True
-        # A task that waits for a permit is not under way; all others are.
-        return len(self._tasks) + self._worker.unread > self._permits.directed
+        # A task that waits for a permit, or for other robots.txt, is not under way; all others are.
+        waiting = self._permits.directed + self._frontier.budget.waiting
+        return len(self._tasks) + self._worker.unread > waiting
 
     async def _look(self, now_s: float) -> float | None:
         """Look over all hosts. When to look again; infinity: never, the crawl is over; None: what

@@ -15,13 +15,12 @@ from storage.engine.counters import CounterChanges
 from storage.engine.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.engine.name_ids import NameIds
 from storage.engine.recrawl_plans import ListingShape, RecrawlPlans, listing_of
-from storage.engine.robots_copies import read_copy
+from storage.engine.robots_copies import COPY_BYTES_MAX, read_copy
 from storage.engine.statements import Statements, Values
 from storage.records import WAIT_INSTEAD_S, WAIT_S_MAX
 from storage.store import HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
 
-COPIES_PER_LEASE = 64  # robots.txt copies given with a lease,
-COPY_BYTES_MAX = 8_192  # with their bodies if these are not larger
+COPIES_PER_LEASE = 64  # robots.txt copies given with a lease
 ORIGINS_AT_ONCE = 256  # of one host, read for one `Prefetch`: some 3 ms
 PROMOTED_AT_ONCE = 2_000  # URLs of a host whose retry is due, in one transaction
 _EMPTY = Prefetched(urls=(), next_due_in_s=None)

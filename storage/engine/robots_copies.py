@@ -6,15 +6,18 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Final
 
 from policies import quarantine
 from policies.retries import FailureCode
 from policies.robots_state import RobotsState
+from policies.url import host_of, registrable_domain
 from storage.engine.name_ids import NameIds
 from storage.engine.statements import Statements, Value
 from storage.reader import EarlierCopy
 from storage.store import Judged, RobotsDue
 
+COPY_BYTES_MAX = 8_192  # larger files are large: they count for their domain, and no lease has them
 FIELDS = (
     "status", "copy_at", "etag", "last_modified", "validators_url", "fetched_at", "expires_at",
     "retry_at", "failures", "unreachable_since", "gone_since", "error", "truncated",
@@ -41,6 +44,14 @@ def read_earlier_copy(row: Sequence[Value]) -> EarlierCopy:
     )
 
 
+# What the large files of one registrable domain may take, packed; those of others have theirs.
+DOMAIN_BYTES_MAX: Final = 67_108_864
+DROPPED_AT_ONCE: Final = 1_000  # bodies, in one transaction
+DROPPED: Final = (
+    b"# This robots.txt was dropped, because those of its domain took too much space.\n"
+)
+
+
 @dataclass(slots=True)
 class RobotsCopies:
     """The robots.txt copies of all origins. For the store's thread only."""
@@ -50,9 +61,13 @@ class RobotsCopies:
 
     def put(
         self, slot: str, origin: str, access: RobotsState, now_s: float, *, rejudge: bool
-    ) -> None:
+    ) -> bool:
+        """Store a copy. False: its file is large, and those of its domain take all the space that
+        there is for them."""
+        body = None if access.body is None else self._body(access.body, origin)
+        if body is None and access.body is not None:
+            return False
         key = self.names.origins({origin: slot}, now_s)[origin].id
-        body = None if access.body is None else self._body(access.body)
         replaced = self.names.body_of(key)
         dropped: Value = None
         if replaced not in (None, body):
@@ -66,6 +81,7 @@ class RobotsCopies:
         self.names.forget_body(key)
         if rejudge:
             self.sql.run("mark_to_rejudge", now_s, key)
+        return True
 
     def drop(self, slot: int) -> None:
         """Delete the copies of a host's origins."""
@@ -88,14 +104,36 @@ class RobotsCopies:
         self.sql.many("release_slots", [(slot_id,) for slot_id in hosts], now_s)
         return hosts
 
-    def _body(self, body: bytes) -> int:
+    def _body(self, body: bytes, origin: str) -> int | None:
+        """Return the id of a body, stored once; None: there is no space for it."""
         digest = blake2b(body, digest_size=16).digest()
         row = self.sql.row("body_id", digest)
         if row is None:
-            row = self.sql.row("new_body", digest, len(body), zlib.compress(body, 6))
+            packed, domain = zlib.compress(body, 6), None
+            if len(body) > COPY_BYTES_MAX:
+                domain = registrable_domain(host_of(origin + "/"))
+                if not self._has_space(domain, len(packed)):
+                    return None
+            counted = None if domain is None else len(packed)
+            row = self.sql.row("new_body", digest, len(body), packed, domain, counted)
             row = row or self.sql.row("body_id", digest)  # another session was faster
         assert row is not None
         return int(row[0] or 0)
+
+    def _has_space(self, domain: str, more_bytes: int) -> bool:
+        """Whether a domain has space for a large file, after dropping files that only explain
+        earlier verdicts."""
+        (stored,) = self.sql.row("bytes_of_domain", domain) or (0,)
+        over = int(stored or 0) + more_bytes - DOMAIN_BYTES_MAX
+        if over > 0:
+            for key, size in self.sql.rows("unused_bodies", domain, DROPPED_AT_ONCE):
+                mark = blake2b(b"dropped %d" % int(key or 0), digest_size=16).digest()
+                self.sql.run("drop_earlier_copy", key)
+                self.sql.run("empty_body", mark, zlib.compress(DROPPED), key)
+                over -= int(size or 0)
+                if over <= 0:
+                    break
+        return over <= 0
 
     def get(self, origin: str) -> RobotsState | None:
         row = self.sql.row("copy", origin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
-from policies.robots_state import RobotsState
+from policies.robots_state import NO_SPACE, RobotsState
 from storage.engine.chains import Chains
 from storage.engine.counters import CounterChanges, Totals
 from storage.engine.crawl_sessions import CrawlSessions
@@ -315,8 +315,11 @@ class Writer:
         rejudge: bool,
         links: Sequence[Link],
     ) -> Completed:
-        if copy is not None:
-            self.copies.put(slot, origin, copy, self.at.now_s, rejudge=rejudge)
+        refused: str | None = None
+        if copy is not None and not self.copies.put(
+            slot, origin, copy, self.at.now_s, rejudge=rejudge
+        ):
+            refused, links = NO_SPACE, ()
         tally, skipped = CounterChanges(), Counter[str]()
         if links:
             self._insert(links, tally, skipped)
@@ -325,7 +328,7 @@ class Writer:
             self.leases.lock(session, [also])
         if also is not None and (held := self.leases.held(session, also)) is not None:
             self.leases.wind([(held, also)], self.at.latest_s)
-        return Completed(stale=frozenset(), added=tally.added, prefetched={})
+        return Completed(stale=frozenset(), added=tally.added, prefetched={}, refused=refused)
 
     def robots_get(self, origin: str) -> RobotsState | None:
         return self.copies.get(origin)

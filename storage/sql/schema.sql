@@ -205,8 +205,12 @@ CREATE TABLE bodies (  -- of robots.txt: those of copies, and those that verdict
   id INTEGER PRIMARY KEY,
   hash BLOB NOT NULL UNIQUE,            -- blake2b, 16 bytes
   size INTEGER NOT NULL,
-  packed BLOB NOT NULL                  -- zlib
+  packed BLOB NOT NULL,                 -- zlib
+  domain TEXT,                          -- the registrable domain that a large one counts for,
+  packed_bytes INTEGER                  -- and as how much
 ) STRICT;
+
+CREATE INDEX bodies_by_domain ON bodies (domain, packed_bytes) WHERE domain IS NOT NULL;
 
 CREATE TABLE verdicts (
   id INTEGER PRIMARY KEY,

@@ -658,7 +658,22 @@ DELETE FROM slots WHERE id = ?;
 SELECT id FROM bodies WHERE hash = ?;
 
 -- name: new_body
-INSERT INTO bodies (hash, size, packed) VALUES (?, ?, ?) RETURNING id;
+INSERT INTO bodies (hash, size, packed, domain, packed_bytes) VALUES (?, ?, ?, ?, ?) RETURNING id;
+
+-- name: bytes_of_domain
+SELECT coalesce(sum(packed_bytes), 0) FROM bodies WHERE domain = ?;
+
+-- Bodies that only explain earlier verdicts, the oldest first.
+-- name: unused_bodies
+SELECT b.id, b.packed_bytes FROM bodies AS b
+WHERE b.domain = ? AND NOT EXISTS (SELECT 1 FROM copies AS c WHERE c.body = b.id)
+ORDER BY b.id LIMIT ?;
+
+-- name: drop_earlier_copy
+DELETE FROM earlier_copies WHERE body = ?;
+
+-- name: empty_body
+UPDATE bodies SET hash = ?, packed = ?, domain = NULL, packed_bytes = NULL WHERE id = ?;
 
 -- Bodies that no copy and no verdict needs any longer.
 -- name: drop_bodies

@@ -18,6 +18,8 @@ from typing import Final
 
 import brotli  # type: ignore[import-untyped]
 
+from tests.neighbours.robots_files import alike, unlike
+
 Pieces = Iterator[bytes | float]
 
 HTML: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
@@ -38,13 +40,15 @@ class Target(StrEnum):
 class Attack:
     """pieces: of the answer to the request for a path.
 
-    hosts: how many of one registrable domain answer so. record_bytes: each byte string is sent in
-    TLS records of this size. segmented: each byte string in a TCP segment of its own.
+    hosts: how many of one registrable domain answer so; apart: each has its own. record_bytes: each
+    byte string is sent in TLS records of this size. segmented: each byte string in a TCP segment of
+    its own.
     """
 
     pieces: Callable[[str], Pieces]
     target: Target = Target.PAGE
     hosts: int = 4
+    apart: bool = False
     record_bytes: int = 0
     segmented: bool = False
 
@@ -223,6 +227,10 @@ def feed(_: str) -> Pieces:
     yield sized(b"<rss><channel>" + items + b"</channel></rss>", kind=kind)
 
 
+def robots(pieces: Callable[[str], Pieces], *, hosts: int = 400, apart: bool = False) -> Attack:
+    return Attack(pieces=pieces, target=Target.ROBOTS, hosts=hosts, apart=apart)
+
+
 def noise(_: str) -> Pieces:
     yield sized(random.Random(1).randbytes(5_000_000))
 
@@ -287,4 +295,16 @@ ATTACKS: Final[dict[str, Attack]] = {
     "robots-slow": Attack(pieces=slow_body, target=Target.ROBOTS, hosts=64),
     "sitemap-slow": Attack(pieces=slow_body, target=Target.SITEMAP, hosts=16),
     "robots-events": Attack(pieces=event_flood, target=Target.ROBOTS, hosts=16),
+    "robots-rules": robots(unlike("rules")),
+    "robots-wildcards": robots(unlike("wildcards")),
+    "robots-wildcards-alike": robots(alike("wildcards")),
+    "robots-wildcards-apart": robots(unlike("wildcards"), apart=True),
+    "robots-wildcards-1000": robots(unlike("wildcards"), hosts=1_000),
+    "robots-tangle": robots(unlike("tangle")),
+    "robots-groups": robots(unlike("groups")),
+    "robots-agents": robots(unlike("agents")),
+    "robots-blank": robots(unlike("blank")),
+    "robots-sitemaps": robots(unlike("sitemaps")),
+    "robots-noise": robots(unlike("noise")),
+    "robots-small": robots(unlike("small"), hosts=1_000),
 }  # fmt: skip

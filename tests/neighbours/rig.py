@@ -116,7 +116,8 @@ def run(
         (folder / "config.toml").write_text(to_toml(config))
         scheme = "https" if attack.tls else "http"
         seeds = [f"http://{VICTIM}:{victim.port}/"]
-        seeds += [f"{scheme}://h{n}.hostile.test:{hostile.port}/" for n in range(attack.hosts)]
+        name_of = "h.hostile{}.test" if attack.apart else "h{}.hostile.test"
+        seeds += [f"{scheme}://{name_of.format(n)}:{hostile.port}/" for n in range(attack.hosts)]
         limit_s = CRAWL_S if stop_after_s is None else stop_after_s
         measured = _crawl(folder, seeds, stop_after_s, limit_s)
         with closing(connect(folder / "crawl.db")) as database:

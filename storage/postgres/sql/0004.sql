@@ -2,4 +2,10 @@
 
 ALTER TABLE plans ADD COLUMN declared text COLLATE "C";
 
+-- What is stored of robots.txt for each registrable domain.
+
+ALTER TABLE bodies ADD COLUMN domain text COLLATE "C";
+ALTER TABLE bodies ADD COLUMN packed_bytes bigint;
+CREATE INDEX bodies_by_domain ON bodies (domain, packed_bytes) WHERE domain IS NOT NULL;
+
 UPDATE crawl SET version = 4;

@@ -1076,8 +1076,25 @@ DELETE FROM slots WHERE id = $1::bigint;
 SELECT id FROM bodies WHERE hash = $1::bytea FOR KEY SHARE;
 
 -- name: new_body
-INSERT INTO bodies (hash, size, packed) VALUES ($1::bytea, $2::bigint, $3::bytea)
+INSERT INTO bodies (hash, size, packed, domain, packed_bytes)
+VALUES ($1::bytea, $2::bigint, $3::bytea, $4::text, $5::bigint)
 ON CONFLICT DO NOTHING RETURNING id;
+
+-- name: bytes_of_domain
+SELECT coalesce(sum(packed_bytes), 0)::bigint FROM bodies WHERE domain = $1::text;
+
+-- Bodies that only explain earlier verdicts, the oldest first.
+-- name: unused_bodies
+SELECT b.id, b.packed_bytes FROM bodies AS b
+WHERE b.domain = $1::text AND NOT EXISTS (SELECT 1 FROM copies AS c WHERE c.body = b.id)
+ORDER BY b.id LIMIT $2::bigint FOR UPDATE OF b SKIP LOCKED;
+
+-- name: drop_earlier_copy
+DELETE FROM earlier_copies WHERE body = $1::bigint;
+
+-- name: empty_body
+UPDATE bodies SET hash = $1::bytea, packed = $2::bytea, domain = NULL, packed_bytes = NULL
+WHERE id = $3::bigint;
 
 -- Bodies that no copy and no verdict needs any longer. One that another worker is about to refer to
 -- is left.

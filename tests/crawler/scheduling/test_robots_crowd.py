@@ -107,4 +107,4 @@ async def test_a_host_that_waits_says_so(world: World, monkeypatch: pytest.Monke
 
     at = {s / 5: look for s in range(1, 100)}
     await world.crawl(site, *TRAPS[:3], politeness=PACE, at=at)
-    assert "its robots.txt is large and waits until there is room and time for it" in reasons
+    assert "its robots.txt waits for those of other hosts" in reasons

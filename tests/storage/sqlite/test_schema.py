@@ -99,6 +99,9 @@ def test_a_database_of_version_12_gets_what_was_added_since(path: Path) -> None:
     execute(path, "DROP VIEW hosts")
     execute(path, "ALTER TABLE slots DROP COLUMN backoff_status")
     execute(path, "ALTER TABLE plans DROP COLUMN declared")
+    execute(path, "DROP INDEX bodies_by_domain")
+    execute(path, "ALTER TABLE bodies DROP COLUMN domain")
+    execute(path, "ALTER TABLE bodies DROP COLUMN packed_bytes")
     execute(path, "CREATE VIEW hosts AS SELECT name AS host FROM slots")
     execute(path, "PRAGMA user_version = 12")
     vacuum(path)
@@ -106,6 +109,7 @@ def test_a_database_of_version_12_gets_what_was_added_since(path: Path) -> None:
     assert execute(path, added) == new
     assert execute(path, "SELECT count(backoff_status) FROM hosts") == [(0,)]
     assert execute(path, "SELECT count(declared) FROM plans") == [(0,)]
+    assert execute(path, "SELECT count(packed_bytes) FROM bodies") == [(0,)]
     assert check(path) == []
 
 
