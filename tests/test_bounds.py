@@ -491,6 +491,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/frontier/robots_budget.py:LARGE_BYTES_MAX",
         "crawler/frontier/robots_budget.py:LARGE_BYTES_OF_DOMAIN_MAX",
         "crawler/frontier/robots_budget.py:SMALL_BYTES_MAX",
+        "crawler/frontier/robots_budget.py:SMALL_BYTES_OF_DOMAIN_MAX",
         "storage/engine/robots_copies.py:COPY_BYTES_MAX",
         "crawler/frontier/robots_cache.py:ORIGINS_PER_HOST_MAX",
         "crawler/sinks/warc.py:_DIGESTS_MAX",

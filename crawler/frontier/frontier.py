@@ -103,7 +103,7 @@ class Frontier:
             shared=store.shared,
         )
         self.in_flight = RobotsInFlight(store)
-        self.budget = RobotsBudget(clock, self.commands)
+        self.budget = RobotsBudget(config, clock, self.commands)
         self.robots = RobotsCache(
             config,
             clock,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from crawler.clock import Clock
+from crawler.config.model import CurrentConfig
 from crawler.frontier.commands import CommandQueue
 from crawler.frontier.fair_queue import FairQueue
 from crawler.frontier.pace import NEVER
@@ -25,8 +26,11 @@ from policies.url import host_of, registrable_domain
 if TYPE_CHECKING:
     from crawler.frontier.origin import Origin
 
-# Requests for robots.txt in flight: slow hosts of one domain must not use all permits of a crawl.
+# Requests for robots.txt in flight, as a share of the permits of a crawl: slow answers must not use
+# all of them. And of one domain.
+FETCHES_SHARE: Final = 0.25
 FETCHES_OF_DOMAIN_MAX: Final = 16
+FETCH_AGAIN_S: Final = 1.0  # one more of those that wait may try, if others do not begin
 # Large files in memory that are not parsed, or not yet: 16 of 500 KiB, 4 of them of one domain.
 UNPARSED_BYTES_MAX: Final = 16 * BYTES_MAX
 UNPARSED_BYTES_OF_DOMAIN_MAX: Final = 4 * BYTES_MAX
@@ -35,6 +39,7 @@ PLACE_KEPT_S: Final = 30.0  # for one whose host grants no permit meanwhile
 LARGE_BYTES_MAX: Final = 25_165_824
 LARGE_BYTES_OF_DOMAIN_MAX: Final = 12_582_912
 SMALL_BYTES_MAX: Final = 67_108_864  # 16 KB for each of 4,096 hosts in memory
+SMALL_BYTES_OF_DOMAIN_MAX: Final = 8_388_608
 # Shares of a processor that parsing large files may take, for one domain and for all. Parsing
 # competes with the event loop for the interpreter lock.
 SHARE_OF_DOMAIN: Final = 0.05
@@ -51,16 +56,38 @@ class _Place(Struct, frozen=True):
     until_s: float  # kept until then for one that does not use it yet; NEVER: it is used
 
 
-class _Kept(Struct, frozen=True):
-    domain: str  # of a large file; a small one counts for no domain
-    size_bytes: int
+class _Pool:
+    """Files in memory, the oldest first, and their bytes by domain."""
+
+    def __init__(self) -> None:
+        self.files: dict[Origin, int] = {}
+        self.of_domain: Counter[str] = Counter()
+        self.size_bytes = 0
+
+    def add(self, origin: Origin, size_bytes: int) -> None:
+        self.files[origin] = size_bytes
+        self.of_domain[domain_of(origin)] += size_bytes
+        self.size_bytes += size_bytes
+
+    def discard(self, origin: Origin) -> None:
+        if (size_bytes := self.files.pop(origin, None)) is not None:
+            domain = domain_of(origin)
+            self.size_bytes -= size_bytes
+            self.of_domain[domain] -= size_bytes
+            if not self.of_domain[domain]:
+                del self.of_domain[domain]
+
+    def oldest(self, domain: str | None) -> list[Origin]:
+        """The files of a domain, or all (None), without the newest."""
+        return [one for one in self.files if domain is None or domain_of(one) == domain][:-1]
 
 
 class RobotsBudget:
     """Admits robots.txt files. An origin whose file must leave memory is stripped of it
     (`Origin.strip`); the store has it, and is asked when one of its URLs comes up."""
 
-    def __init__(self, clock: Clock, commands: CommandQueue) -> None:
+    def __init__(self, config: CurrentConfig, clock: Clock, commands: CommandQueue) -> None:
+        self._config = config
         self._clock = clock
         self._commands = commands
         self._closed = False
@@ -75,45 +102,47 @@ class RobotsBudget:
         self._free_s = NEVER  # from when on the next file may be parsed,
         self._domain_free_s: dict[str, float] = {}  # and the next one of a domain
         self._wake_s: float | None = None
-        self._large: dict[Origin, _Kept] = {}  # the oldest first
-        self._small: dict[Origin, _Kept] = {}
-        self._of_domain: Counter[str] = Counter()  # bytes of large files
-        self.large_bytes = 0
-        """Of parsed large files in memory, as estimated."""
-        self.small_bytes = 0
+        self._large = _Pool()
+        self._small = _Pool()
 
     # ------------------------------------------------------------ fetches
 
     def begin_fetch(self, origin: Origin) -> bool:
-        """Begin a request for the origin's file, unless too many of its domain are in flight."""
-        if len(self._fetched) >= FETCHES_OF_DOMAIN_MAX:  # the list of suffixes is loaded on demand
-            domain = domain_of(origin)
-            if sum(domain_of(one) == domain for one in self._fetched) >= FETCHES_OF_DOMAIN_MAX:
-                return False
+        """Begin a request for the origin's file, unless too many are in flight."""
+        if not self._may_fetch(domain_of(origin)):
+            return False
         self._fetched.add(origin)
         return True
+
+    def _may_fetch(self, domain: str) -> bool:
+        most = max(FETCHES_OF_DOMAIN_MAX, FETCHES_SHARE * self._config.config.crawl.concurrency)
+        if len(self._fetched) < min(FETCHES_OF_DOMAIN_MAX, most):
+            return True
+        of_domain = sum(domain_of(one) == domain for one in self._fetched)
+        return len(self._fetched) < most and of_domain < FETCHES_OF_DOMAIN_MAX
 
     def end_fetch(self, origin: Origin) -> None:
         """The request has ended, if one was begun."""
         if origin not in self._fetched:
             return
         self._fetched.remove(origin)
-        self._next_fetch(origin)
+        self._next_fetch()
 
-    def _next_fetch(self, origin: Origin) -> None:
-        if self._crowd:
-            domain = domain_of(origin)
-            if (entry := self._crowd.take(lambda party: party == domain)) is not None:
-                entry.ticket.serve(entry.asker)
+    def _next_fetch(self) -> None:
+        if self._crowd and (entry := self._crowd.take(self._may_fetch)) is not None:
+            entry.ticket.serve(entry.asker)
+        if self._crowd:  # the one that was served may not begin: another may, then
+            self._wake_by(self._clock.monotonic() + FETCH_AGAIN_S)
 
     async def find_fetch(self, origin: Origin) -> None:
-        """Wait until a request of its domain has ended. Raises FrontierClosedError."""
+        """Wait until another request has ended. Raises FrontierClosedError."""
         ticket = self._crowd.put(domain_of(origin), origin, 1.0)
+        self._wake_by(self._clock.monotonic() + FETCH_AGAIN_S)
         try:
             await self._wait(ticket)
         except BaseException:
             if ticket.withdraw() is not None:
-                self._next_fetch(origin)
+                self._next_fetch()
             raise
 
     async def _wait(self, ticket: Ticket[Origin]) -> None:
@@ -229,48 +258,48 @@ class RobotsBudget:
 
     # ------------------------------------------------------------ parsed files
 
+    @property
+    def large_bytes(self) -> int:
+        """Of parsed large files in memory, as estimated."""
+        return self._large.size_bytes
+
+    @property
+    def small_bytes(self) -> int:
+        return self._small.size_bytes
+
     def keep(self, origin: Origin, size_bytes: int, *, large: bool) -> None:
         """The origin's file is in memory, with all that was made of it; others may have to go."""
         self.forget(origin)
-        if large:
-            domain = domain_of(origin)
-            self._large[origin] = _Kept(domain, size_bytes)
-            self.large_bytes += size_bytes
-            self._of_domain[domain] += size_bytes
-            self._make_room(domain)
-            return
-        self._small[origin] = _Kept("", size_bytes)
-        self.small_bytes += size_bytes
-        if self.small_bytes > SMALL_BYTES_MAX:
-            for one in list(self._small):
-                if self.small_bytes <= SMALL_BYTES_MAX:
-                    break
-                if one is not origin and not one.busy:
-                    self._strip(one)
+        (self._large if large else self._small).add(origin, size_bytes)
+        self.settled(origin)
 
     def settled(self, origin: Origin) -> None:
         """Nothing is done with the origin's file any more: it may have to go."""
-        if (kept := self._large.get(origin)) is not None:
-            self._make_room(kept.domain)
+        if origin in self._large.files:
+            self._make_room(self._large, origin, LARGE_BYTES_MAX, LARGE_BYTES_OF_DOMAIN_MAX)
+        elif origin in self._small.files:
+            self._make_room(self._small, origin, SMALL_BYTES_MAX, SMALL_BYTES_OF_DOMAIN_MAX)
 
-    def _make_room(self, domain: str) -> None:
-        """Strip origins of large files, the oldest first, but never the newest: it would have to be
+    def _make_room(
+        self, pool: _Pool, origin: Origin, bytes_max: int, of_domain_bytes_max: int
+    ) -> None:
+        """Strip origins of their files, the oldest first, but never the newest: it would have to be
         parsed again before it was used."""
-        while self._of_domain[domain] > LARGE_BYTES_OF_DOMAIN_MAX:
-            if not self._strip_oldest(domain):
-                break
-        while self.large_bytes > LARGE_BYTES_MAX:
-            largest = max(self._of_domain, key=self._of_domain.__getitem__)
-            if not (self._strip_oldest(largest) or self._strip_oldest(None)):
+        domain = domain_of(origin)
+        while pool.of_domain[domain] > of_domain_bytes_max and self._strip_oldest(pool, domain):
+            pass
+        while pool.size_bytes > bytes_max:
+            largest = max(pool.of_domain, key=pool.of_domain.__getitem__)
+            if not (self._strip_oldest(pool, largest) or self._strip_oldest(pool, None)):
                 break
 
-    def _strip_oldest(self, domain: str | None) -> bool:
+    def _strip_oldest(self, pool: _Pool, domain: str | None) -> bool:
         """Of this domain, or of all. False: none can go."""
-        files = [one for one, kept in self._large.items() if domain in (None, kept.domain)]
-        return any(self._strip(one) for one in files[:-1])
+        return any(self._strip(one) for one in pool.oldest(domain))
 
     def _strip(self, origin: Origin) -> bool:
-        if origin in self._places or origin.pinned or origin.unread or origin.parsing.locked():
+        used = origin.pinned or origin.unread or origin.parsing.locked()
+        if used or origin in self._places or (origin.busy and not origin.large):
             return False
         if not origin.strip():
             return False
@@ -279,13 +308,8 @@ class RobotsBudget:
 
     def forget(self, origin: Origin) -> None:
         """The origin's file is in memory no longer."""
-        if (kept := self._small.pop(origin, None)) is not None:
-            self.small_bytes -= kept.size_bytes
-        if (kept := self._large.pop(origin, None)) is not None:
-            self.large_bytes -= kept.size_bytes
-            self._of_domain[kept.domain] -= kept.size_bytes
-            if not self._of_domain[kept.domain]:
-                del self._of_domain[kept.domain]
+        self._large.discard(origin)
+        self._small.discard(origin)
 
     # ------------------------------------------------------------ time
 
@@ -297,6 +321,7 @@ class RobotsBudget:
         """Time has passed."""
         if self._wake_s is not None and self._wake_s <= now_s:
             self._wake_s = None
+            self._next_fetch()
             self._seat()
             self._next_turn()
 

@@ -22,13 +22,14 @@ OLD_TABLES = (
     "DROP TABLE data; DROP TABLE history; DROP TABLE marks; DROP TABLE earlier_copies;"
     " DROP VIEW hosts;"
     " ALTER TABLE slots DROP COLUMN backoff_status; ALTER TABLE plans DROP COLUMN declared;"
+    " ALTER TABLE bodies DROP COLUMN domain, DROP COLUMN packed_bytes;"
     " CREATE VIEW hosts AS SELECT name AS host FROM slots; UPDATE crawl SET version = 1"
 )
 COLUMNS = (
     "SELECT array_agg(column_name || ' ' || data_type || ' ' || is_nullable"
     " ORDER BY table_name, ordinal_position)::text FROM information_schema.columns"
     " WHERE table_schema = current_schema()"
-    " AND table_name IN ('data', 'earlier_copies', 'history', 'marks', 'plans')"
+    " AND table_name IN ('bodies', 'data', 'earlier_copies', 'history', 'marks', 'plans')"
 )
 
 
