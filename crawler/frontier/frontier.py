@@ -119,6 +119,7 @@ class Frontier:
         self.progress_s = clock.monotonic()  # when something was last committed
         self.claimable = True  # there may be hosts in the store to be claimed now
         self.stopping = False  # nothing new begins
+        self.budget.idle = lambda: not (self.permits.pages_open or self.callers)
         self.callers = 0  # that fetch through a crawl now; it continues until they have left
         self.losses = 0  # how often all leases were lost
         # Orders that other workers gave before this have been carried out (monotonic).

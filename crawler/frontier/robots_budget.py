@@ -10,6 +10,7 @@ a registrable domain has its share, so that it takes nothing from others.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -36,8 +37,8 @@ UNPARSED_BYTES_MAX: Final = 16 * BYTES_MAX
 UNPARSED_BYTES_OF_DOMAIN_MAX: Final = 4 * BYTES_MAX
 PLACE_KEPT_S: Final = 30.0  # for one whose host grants no permit meanwhile
 # Parsed files in memory, in bytes as estimated. A file that exceeds it alone is there alone.
-LARGE_BYTES_MAX: Final = 25_165_824
-LARGE_BYTES_OF_DOMAIN_MAX: Final = 12_582_912
+LARGE_BYTES_MAX: Final = 16_777_216
+LARGE_BYTES_OF_DOMAIN_MAX: Final = 8_388_608
 SMALL_BYTES_MAX: Final = 67_108_864  # 16 KB for each of 4,096 hosts in memory
 SMALL_BYTES_OF_DOMAIN_MAX: Final = 8_388_608
 # Shares of a processor that parsing large files may take, for one domain and for all. Parsing
@@ -91,6 +92,8 @@ class RobotsBudget:
         self._clock = clock
         self._commands = commands
         self._closed = False
+        self.idle: Callable[[], bool] = _never
+        """Whether no page is requested any more, so that no file is needed."""
         self.waiting = 0
         """How many tasks wait here."""
         self._fetched: set[Origin] = set()  # they are in flight
@@ -128,7 +131,17 @@ class RobotsBudget:
         self._fetched.remove(origin)
         self._next_fetch()
 
+    @property
+    def _frozen(self) -> bool:
+        """Whether nobody who waits is served: they have nothing to wait for. Looked up again."""
+        if not (self._crowd or self._seekers or self._turns) or not self.idle():
+            return False
+        self._wake_by(self._clock.monotonic() + FETCH_AGAIN_S)
+        return True
+
     def _next_fetch(self) -> None:
+        if self._frozen:
+            return
         if self._crowd and (entry := self._crowd.take(self._may_fetch)) is not None:
             entry.ticket.serve(entry.asker)
         if self._crowd:  # the one that was served may not begin: another may, then
@@ -209,6 +222,8 @@ class RobotsBudget:
         return self._has_room(domain, BYTES_MAX)
 
     def _seat(self) -> None:
+        if self._frozen:
+            return
         until_s = self._clock.monotonic() + PLACE_KEPT_S
         while (entry := self._seekers.take(self._has_room_for_any)) is not None:
             self._places[entry.asker] = _Place(BYTES_MAX, until_s)
@@ -242,7 +257,7 @@ class RobotsBudget:
 
     def _next_turn(self) -> None:
         now_s = self._clock.monotonic()
-        if self._parsing is not None or self._closed:
+        if self._parsing is not None or self._closed or self._frozen:
             return
         if now_s < self._free_s:
             if self._turns:
@@ -339,6 +354,10 @@ class RobotsBudget:
     def _wake_by(self, at_s: float) -> None:
         self._wake_s = at_s if self._wake_s is None else min(self._wake_s, at_s)
         self._commands.wake_by(at_s)
+
+
+def _never() -> bool:
+    return False
 
 
 def domain_of(origin: Origin) -> str:
