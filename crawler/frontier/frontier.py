@@ -328,6 +328,8 @@ class Frontier:
         if rest_s is None and not refusal and isinstance(result, Failure):
             return  # its body did not arrive: it forgives nothing
         now_s = self._clock.monotonic()
+        if refusal and kind == ROBOTS:
+            host.failed_in_row += 1  # no try of a URL follows: it must not keep a crawl from ending
         if host.pace.answered(status, refusal=refusal, rest_s=rest_s, now_s=now_s):
             self.buffer.urgent(host)
 

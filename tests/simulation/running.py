@@ -214,7 +214,7 @@ class Simulation:
         """As `crawler.app.open_crawl` does."""
         store, config = process.store, self.config
         session: int = await store.open_session(session_name(config))
-        if self.run.number == 0 and self._first_session:
+        if self._first_session:
             self._first_session = False
             await store.add([seed_link(config, url) for url in self.scenario.seeds])
         reader = self.disk.reader()
@@ -248,6 +248,10 @@ class Simulation:
             run.end = "kill"
             await self.disk.killed(store._inner)
             return
+        if error is not None and self._was_given_up(error):
+            run.end = "kill"  # nothing more could be stored
+            run.killed[process.number] = self.clock.monotonic()
+            return
         if error is not None:
             self.history.errors.append(f"run {run.number}: {_words(error)}")
         if process.ready.is_set():
@@ -257,6 +261,11 @@ class Simulation:
             }
         with contextlib.suppress(StoreError):
             await store._inner.close()
+
+    def _was_given_up(self, error: BaseException) -> bool:
+        """Was it asked to stop while the store could not be written? Then it may give up."""
+        faulty = any(to_s >= self.clock.monotonic() - 60 for _, to_s in self.history.faults)
+        return faulty and self.run.end == "stop" and "cannot be used" in _words(error)
 
     # ------------------------------------------------------------ time
 

@@ -93,6 +93,8 @@ def draw(seed: int) -> Scenario:
         slow_store_s=pick.choice([0.0, 0.0, 0.0, 0.02, 0.3]),
         sinks=pick.random() < 0.5,
     )
+    if engine == "shared":  # its workers look at the database each second
+        sections["crawl"]["patience"] = min(sections["crawl"]["patience"], 600)
     scenario.runs = _runs(random.Random(f"{seed} runs"), scenario, theme)
     return scenario
 
@@ -317,7 +319,9 @@ def _runs(draw: random.Random, scenario: Scenario, theme: str) -> list[RunPlan]:
         run.then_s = draw.choice([0.0, 0.0, 1.0, 60.0, 4000.0, DAY_S])
         run.step_s = draw.choice([0.0] * 6 + [-30.0, 30.0, -30 * DAY_S, 3600.0])
     if scenario.forever:
-        runs[-1].end, runs[-1].at_s = "stop", draw.choice([7200.0, 30_000.0, 2 * DAY_S])
+        shared = scenario.engine == "shared"
+        horizons = [1500.0, 4000.0] if shared else [7200.0, 30_000.0, 2 * DAY_S]
+        runs[-1].end, runs[-1].at_s = "stop", draw.choice(horizons)
     elif draw.random() < 0.15:
         runs[-1].end, runs[-1].at_s = "stop", draw.choice([3.0, 100.0])
     for run in runs:
@@ -339,8 +343,9 @@ def _deeds(draw: random.Random, scenario: Scenario, theme: str) -> list[Deed]:
         for _ in range(draw.randint(1, 3)):
             from_s = draw.choice([0.05, 0.5, 2.0, 8.0]) * draw.uniform(0.5, 1.5)
             kind = draw.choice(["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_IOERR"])
+            for_s = draw.choice([0.02, 0.3, 4.0, 100.0 if from_s > 4.0 else 10.0])
             deeds.append(Deed(at_s=from_s, verb="fault", value=kind))
-            deeds.append(Deed(at_s=from_s + draw.choice([0.02, 0.3, 4.0, 100.0]), verb="mend"))
+            deeds.append(Deed(at_s=from_s + for_s, verb="mend"))
     if scenario.engine == "shared" and draw.random() < 0.5:
         for _ in range(draw.randint(1, 2)):
             deeds += _of_worker(draw, scenario.workers)

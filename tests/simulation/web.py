@@ -108,7 +108,8 @@ class Contact:
     failure: FailureCode | None = None
     links: tuple[str, ...] = ()
     robots: RobotsPlan | None = None  # what its robots.txt said, if it was asked for that
-    retry_after_s: float | None = None  # seconds from the answer
+    retry_after_s: float | None = None  # seconds from the answer, or from the start if a date
+    retry_date: bool = False
     headers: dict[str, str] = field(default_factory=dict)  # of the request
     noindex: bool = False
     nofollow: bool = False
@@ -307,7 +308,7 @@ class Web:
                 contact.retry_after_s = float(after)
             else:
                 at_s = email.utils.parsedate_to_datetime(after).timestamp()
-                contact.retry_after_s = at_s - self.wall()
+                contact.retry_after_s, contact.retry_date = at_s - self.wall(), True
         delay_s += self.hosts[contact.host].latency_s
         return Reply(
             status=status, body=body, headers=headers, content_type=content_type, delay_s=delay_s
@@ -321,6 +322,8 @@ class Web:
             "reset": FailureCode.PROTOCOL,
         }[failure]
         contact.failure = code
+        if contact.is_robots and failure in ("timeout", "reset"):
+            contact.robots = RobotsPlan(kind=failure)
         return code
 
 

@@ -1,0 +1,25 @@
+"""All oracles together."""
+
+from __future__ import annotations
+
+from tests.simulation import other_judges
+from tests.simulation.history import History
+from tests.simulation.pace_judge import PaceJudge
+from tests.simulation.url_judge import UrlJudge
+
+
+def problems_of(history: History) -> list[str]:
+    """What is wrong with a history; nothing, if the program kept its promises."""
+    found = [*history.errors, *(f"database: {text}" for text in history.sound)]
+    if history.errors:
+        return found
+    found += PaceJudge(history).judge()
+    found += UrlJudge(history).judge()
+    for judge in (
+        other_judges.sinks,
+        other_judges.revisits,
+        other_judges.audit,
+        other_judges.bounds,
+    ):
+        found += judge(history)
+    return found
