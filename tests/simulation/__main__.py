@@ -9,9 +9,9 @@ import os
 import sys
 import time
 
+from tests.simulation.running import simulate
 from tests.simulation.scenario import draw
 from tests.simulation.shrinking import failure_of, shrunk
-from tests.simulation.running import simulate
 from tests.simulation.trace import shown
 
 

@@ -29,9 +29,7 @@ def retry_delay_s(failures: int) -> float:
 class Availability:
     """For each request of a page: since when it could have been made, as far as its URL goes."""
 
-    def __init__(
-        self, history: History, configs: ConfigTimeline, robots: RobotsTimeline
-    ) -> None:
+    def __init__(self, history: History, configs: ConfigTimeline, robots: RobotsTimeline) -> None:
         self._history = history
         self._configs = configs
         self._robots = robots
@@ -69,15 +67,15 @@ class Availability:
                 if done.verb == "seeds":
                     known.setdefault(str(done.value), done.to_s)
         for at_s, begins, _, contact in events:
-            run = self._run_of(contact)
+            of_run = self._run_of(contact)
             if begins:
-                if contact.url in known and run is not None and not contact.is_callers:
+                if contact.url in known and of_run is not None and not contact.is_callers:
                     since_s = max(known[contact.url], tries.get(contact.url, (-math.inf, 0))[0])
                     self.since[contact.number] = since_s
-                    self._by_host[run.number, contact.host].append(contact)
+                    self._by_host[of_run.number, contact.host].append(contact)
                 continue
-            if contact.failure in _NETWORK and run is not None:
-                self._failed[run.number].add(contact.host)
+            if contact.failure in _NETWORK and of_run is not None:
+                self._failed[of_run.number].add(contact.host)
             for link in contact.links:
                 known.setdefault(link, at_s)
             if contact.broken_off:

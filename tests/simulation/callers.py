@@ -23,6 +23,8 @@ class Caller:
         self._process = process
         self._world = world
         self._calls: set[asyncio.Task[Any]] = set()
+        # A host may be another worker's for as long as that has something to wait for.
+        self._most_s = 300.0 if world.scenario.workers > 1 else None
 
     async def call(self, deed: Deed, done: Done) -> None:
         task = asyncio.create_task(self._call(deed, done))
@@ -46,10 +48,10 @@ class Caller:
         requests = LocalRequests(gate_of(self._process.scheduler))
         try:
             if deed.verb.endswith("fetch"):
-                response = await requests.fetch(read_arguments(url))
+                response = await requests.fetch(read_arguments(url, max_wait_s=self._most_s))
                 done.result = response.status
             else:
-                async with requests.permit(url, "GET", None) as permit:
+                async with requests.permit(url, "GET", self._most_s) as permit:
                     await self._lent(permit, for_s, status, retry_after_s)
         except CourtlyError as error:
             done.error = type(error).__name__

@@ -48,7 +48,9 @@ class SimulationLoop(asyncio.SelectorEventLoop):
             raise SpinsError(f"{PASSES_MAX:,} passes of the event loop at {now_s:.3f} s")
         super()._run_once()  # type: ignore[misc]
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> Any:
         future = self.create_future()
         try:
             future.set_result(func(*args))

@@ -239,7 +239,8 @@ FRONTIER: Final = (
     Mutant(
         "lost wake-up: links to hosts in memory",
         "crawler/frontier/frontier.py",
-        "            elif not host.prefetched and not host.wanting:\n                self.want(host)\n",
+        "            elif not host.prefetched and not host.wanting:\n"
+        "                self.want(host)\n",
         "",
     ),
     Mutant(
@@ -343,7 +344,8 @@ FRONTIER: Final = (
     Mutant(
         "pages are visited again too early",
         "crawler/processing/recrawl_planner.py",
-        "            due_in_s=every_s,\n            interval_s=every_s,\n            checked_at=now_s,",
+        "            due_in_s=every_s,\n            interval_s=every_s,\n"
+        "            checked_at=now_s,",
         "            due_in_s=every_s / 2,\n            interval_s=every_s,\n"
         "            checked_at=now_s,",
     ),
@@ -395,7 +397,8 @@ PERMITS: Final = (
     Mutant(
         "a resumed host is not seated again",
         "crawler/scheduling/steering.py",
-        "                    self._frontier.try_again(host)\n                self._permits.consider(host)",
+        "                    self._frontier.try_again(host)\n"
+        "                self._permits.consider(host)",
         "                    self._frontier.try_again(host)",
     ),
     Mutant(

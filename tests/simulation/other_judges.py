@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from typing import Final
 
 from policies.url import host_of
+from storage.store import Row
 from tests.simulation.history import History, RunRecord
 from tests.simulation.robots_model import Times, uncertain_times
 from tests.simulation.schedule import Interval, RevisitModel
@@ -35,14 +37,16 @@ def sinks(history: History) -> list[str]:
         entry = last.get(url)
         if entry is not None and entry.verb == "put":
             problems.append(f"withdrawn, but the sink was not told: {url}")
-    states = {str(row["url"]) for view in ("queued", "failed", "blocked") for row in history.rows[view]}
+    states = {
+        str(row["url"]) for view in ("queued", "failed", "blocked") for row in history.rows[view]
+    }
+    retried = any(done.verb == "retry" for run in history.runs for done in run.done)
     for url, entry in last.items():
         if entry.verb == "put" and url not in visited and url not in states:
             problems.append(f"in the sink, but unknown: {url}")
-        if entry.verb == "put" and url in states - withdrawn and not uncertain.near(entry.at_s):
-            if "retry" not in {done.verb for run in history.runs for done in run.done}:
-                if not _freed(history, url):
-                    problems.append(f"in the sink, but not visited: {url}")
+        left = entry.verb == "put" and url in states - withdrawn
+        if left and not (retried or uncertain.near(entry.at_s) or _freed(history, url)):
+            problems.append(f"in the sink, but not visited: {url}")
     if CONSENT_ON_EVERY_ANSWER:
         problems += _consent(history, visited)
     return problems
@@ -53,7 +57,7 @@ def _freed(history: History, url: str) -> bool:
     return plan is not None and len(plan.robots) > 1
 
 
-def _consent(history: History, visited: dict[str, dict[str, object]]) -> list[str]:
+def _consent(history: History, visited: dict[str, Row]) -> list[str]:
     newest: dict[str, Contact] = {}
     for contact in history.contacts:
         if contact.answered and not contact.is_robots:
@@ -97,7 +101,11 @@ def _still_due(history: History, due: dict[str, tuple[Contact, Interval]]) -> li
     """Pages that were due long before the end, at hosts where nothing was in the way."""
     troubled = {c.host for c in history.contacts if c.failure is not None or (c.status or 0) >= 400}
     last = history.last
-    if last.end == "itself" or history.faults or "visit_window" in history.scenario.sections["politeness"]:
+    if (
+        last.end == "itself"
+        or history.faults
+        or "visit_window" in history.scenario.sections["politeness"]
+    ):
         return []
     visited = {str(row["url"]) for row in history.rows["visited"]}
     problems = []
@@ -133,9 +141,7 @@ def audit(history: History) -> list[str]:
             c.site(str(row["host"])).politeness.concurrency_per_host for _, _, c in history.configs
         )
         if certain and len(contacts) > 1 and lanes == 1:
-            rests = [
-                b.start_s - a.end_s for a, b in zip(contacts, contacts[1:], strict=False)
-            ]
+            rests = [b.start_s - a.end_s for a, b in itertools.pairwise(contacts)]
             told = row["smallest_rest_s"]
             one_run = len(history.runs) == 1
             if one_run and (told is None or abs(float(str(told)) - min(rests)) > 0.01):
@@ -145,11 +151,11 @@ def audit(history: History) -> list[str]:
         for row in history.rows[view]:
             states[config.slot_of(host_of(str(row["url"]))), view] += 1
     for row in history.rows["hosts"]:
-        for view in ("visited", "blocked", "failed", "queued"):
-            if row[view] != states[str(row["host"]), view]:
-                problems.append(
-                    f"{row['host']} counts {row[view]} {view} of {states[str(row['host']), view]}"
-                )
+        problems += [
+            f"{row['host']} counts {row[view]} {view} of {states[str(row['host']), view]}"
+            for view in ("visited", "blocked", "failed", "queued")
+            if row[view] != states[str(row["host"]), view]
+        ]
     return problems
 
 
@@ -179,6 +185,10 @@ def _ends_in_time(
     last_s = max([run.from_s, *(one.end_s for one in contacts)])
     last_s = max([last_s, *(done.to_s for done in run.done if done.to_s < run.to_s)])
     pauses = Times((d.from_s, d.to_s) for d in run.done if "pause" in d.verb)
-    if pauses or history.faults or run.to_s - last_s <= patience_s + 100 + 60 * history.scenario.slow_store_s:
+    if (
+        pauses
+        or history.faults
+        or run.to_s - last_s <= patience_s + 100 + 60 * history.scenario.slow_store_s
+    ):
         return []
     return [f"run {run.number} ended {run.to_s - last_s:.0f} s after the last contact"]

@@ -121,9 +121,7 @@ class PaceJudge:
                 found = paces(states, config)
                 for bounds, values in zip((delay, rate), zip(*found, strict=True), strict=True):
                     bounds.low = max(bounds.low, min(values))
-                    bounds.high = max(
-                        bounds.high, math.inf if unsure else math.ceil(max(values))
-                    )
+                    bounds.high = max(bounds.high, math.inf if unsure else math.ceil(max(values)))
             gone = [known.unreachable_since_s is not None for known in states]
             missing.low = max(missing.low, float(all(gone) and not unsure))
             missing.high = max(missing.high, float(any(gone) or unsure))
@@ -157,9 +155,7 @@ class PaceJudge:
     def _not_early(self, slot: Slot, contact: Contact, delay_s: float) -> None:
         at_s = contact.start_s
         lanes = self._lanes(slot, at_s)
-        resting = [
-            one for one in slot.contacts[-64:] if one.end_s + delay_s > at_s + EDGE_S
-        ]
+        resting = [one for one in slot.contacts[-64:] if one.end_s + delay_s > at_s + EDGE_S]
         if len(resting) >= lanes and not (resting and self._gap_is_excused(resting[-1], contact)):
             rested_s = at_s - max(one.end_s for one in resting)
             self.problems.append(
@@ -324,7 +320,7 @@ class PaceJudge:
             slot.latency = Bounds(0.0, max(slot.latency.high, 60.0))
 
     def _forgive(self, slot: Slot, contact: Contact) -> None:
-        """Operators may forgive backoffs; a step of the wall clock between runs may shorten them."""
+        """Operators forgive backoffs; a step of the wall clock between runs may shorten them."""
         retried = any(
             done.verb == "retry" and done.from_s <= contact.start_s
             for run in self.history.runs
@@ -338,12 +334,7 @@ class Controls:
     """Pauses and delays of the operator, from what was done."""
 
     def __init__(self, history: History) -> None:
-        self._done = [
-            done
-            for run in history.runs
-            for done in run.done
-            if not done.error
-        ]
+        self._done = [done for run in history.runs for done in run.done if not done.error]
         self._config = history.configs[0][2]
         self._runs = history.runs
 
@@ -366,11 +357,10 @@ class Controls:
         return Bounds(low, high)
 
     def _pauses(self, slot: str) -> list[tuple[float, float, bool]]:
-        found = [
+        return [
             (from_s, to_s, verb == "pause host")
             for from_s, to_s, verb, _ in self._of(slot, ("pause host", "resume host"))
         ]
-        return found
 
     def _pauses_of_all(self) -> list[tuple[float, float, bool]]:
         found = [

@@ -76,9 +76,7 @@ def after(known: Known, plan: RobotsPlan, contact: Contact, config: Config) -> K
     now_s = contact.end_s
     if plan.kind in ("rules", "html"):
         kept_s = _kept_s(plan, config)
-        return Known(
-            copy=plan, copy_at_s=now_s, fetched_at_s=now_s, kept_s=kept_s, kind="rules"
-        )
+        return Known(copy=plan, copy_at_s=now_s, fetched_at_s=now_s, kept_s=kept_s, kind="rules")
     if plan.kind in ("absent", "denied"):
         since_s = now_s if known.gone_since_s is None else known.gone_since_s
         usable = known.copy is not None and now_s - known.copy_at_s <= COPY_KEPT_S
@@ -88,12 +86,12 @@ def after(known: Known, plan: RobotsPlan, contact: Contact, config: Config) -> K
                 unreachable_since_s=None, gone_since_s=since_s, failures=0, retry_at_s=None,
             )  # fmt: skip
         return Known(fetched_at_s=now_s, kept_s=_kept_s(plan, config), kind=plan.kind)
-    since_s = known.unreachable_since_s
+    failing_since_s = known.unreachable_since_s
     fetched_at_s = now_s if contact.status is not None else known.fetched_at_s
     return replace(
         known,
         fetched_at_s=fetched_at_s,
-        unreachable_since_s=now_s if since_s is None else since_s,
+        unreachable_since_s=now_s if failing_since_s is None else failing_since_s,
         failures=known.failures + 1,
         retry_at_s=now_s + (contact.retry_after_s or 0.0),
     )
@@ -110,8 +108,8 @@ def _kept_s(plan: RobotsPlan, config: Config) -> float:
 
 
 def verdicts(known: Known, path: str, now_s: float, config: Config, *, unsure: bool) -> set[str]:
-    """"allow", "forbid", "closed" or "unknown", as each is possible. unsure: the wall clock was set,
-    so that what depends on it is not certain."""
+    """What is possible of "allow", "forbid", "closed" and "unknown". unsure: the wall clock was
+    set, so that what depends on it is not certain."""
     if known.anything:
         return {"allow", "forbid", "closed", "unknown"}
     override = config.robots.unreachable

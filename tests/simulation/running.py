@@ -97,9 +97,7 @@ class Process:
             context = crawl_context(
                 config, store=store, session=session, clock=self.clock, sinks=sinks
             )
-            self.scheduler = Scheduler(
-                context, fetcher, runs_forever=world.scenario.forever
-            )
+            self.scheduler = Scheduler(context, fetcher, runs_forever=world.scenario.forever)
             if not world.scenario.forever:
                 await store.set_paused(False)
             elif await store.paused():
@@ -180,9 +178,7 @@ class Simulation:
             self.clock.call_at(run.from_s + deed.at_s, self._doing(deed)) for deed in plan.deeds
         ]
         if plan.end != "itself" and plan.at_s < ALWAYS:
-            timers.append(
-                self.clock.call_at(run.from_s + plan.at_s, lambda: self._end(plan.end))
-            )
+            timers.append(self.clock.call_at(run.from_s + plan.at_s, lambda: self._end(plan.end)))
         over: list[float] = []
         timers.append(self.clock.call_at(run.from_s + CAP_S, lambda: over.append(CAP_S)))
         timers.append(self.clock.call_at(run.from_s + CAP_S, lambda: self._end("kill")))
@@ -256,8 +252,7 @@ class Simulation:
             self.history.errors.append(f"run {run.number}: {_words(error)}")
         if process.ready.is_set():
             run.waiting |= {
-                host: reason.sentence
-                for host, (_, reason) in process.scheduler.waiting.items()
+                host: reason.sentence for host, (_, reason) in process.scheduler.waiting.items()
             }
         with contextlib.suppress(StoreError):
             await store._inner.close()
@@ -288,9 +283,7 @@ class Simulation:
         return begin
 
     async def _do(self, deed: Deed) -> None:
-        done = Done(
-            verb=deed.verb, host=deed.host, value=deed.value, from_s=self.clock.monotonic()
-        )
+        done = Done(verb=deed.verb, host=deed.host, value=deed.value, from_s=self.clock.monotonic())
         self.run.done.append(done)
         try:
             await self._carry_out(deed, done)

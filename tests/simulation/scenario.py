@@ -121,7 +121,9 @@ def _sections(draw: random.Random, names: list[str], theme: str) -> Sections:
         "crawl": {
             "concurrency": draw.choice([1, 2, 4, 64, 64, 64, 64]),
             "max_pages": draw.choice([3, 8, 20]) if limited else draw.choice([math.inf] * 9 + [7]),
-            "max_depth": draw.choice([0, 1, 2, 3]) if limited else draw.choice([math.inf] * 5 + [2]),
+            "max_depth": draw.choice([0, 1, 2, 3])
+            if limited
+            else draw.choice([math.inf] * 5 + [2]),
             "patience": draw.choice([30, 600, 600, 7200, 2 * DAY_S]),
             "user_agent": "simbot/1.0 (+https://example.com/simbot)",
         },
@@ -152,7 +154,9 @@ def _sections(draw: random.Random, names: list[str], theme: str) -> Sections:
         sections["robots"]["unreachable"] = draw.choice(["open", "closed"])
     if theme == "windows":
         hour = draw.randrange(24)
-        sections["politeness"]["visit_window"] = f"{hour:02}:00-{(hour + draw.randint(1, 9)) % 24:02}:30"
+        sections["politeness"]["visit_window"] = (
+            f"{hour:02}:00-{(hour + draw.randint(1, 9)) % 24:02}:30"
+        )
     if theme == "revisits":
         sections["revisit"] = {
             "mode": draw.choice(["fixed", "adaptive"]),
@@ -212,7 +216,8 @@ def _host(draw: random.Random, name: str, names: list[str], theme: str) -> HostP
 
 def _links(draw: random.Random, names: list[str], most: int) -> tuple[str, ...]:
     return tuple(
-        f"http://{draw.choice(names)}/{draw.choice(['p', 'p', 'no', 'x', 'q'])}{draw.randint(0, 12)}"
+        f"http://{draw.choice(names)}/"
+        f"{draw.choice(['p', 'p', 'no', 'x', 'q'])}{draw.randint(0, 12)}"
         for _ in range(draw.randint(0, most))
     )
 
@@ -251,14 +256,9 @@ def _page(
     )
 
 
-def _robots(
-    draw: random.Random, names: list[str], theme: str
-) -> list[tuple[float, RobotsPlan]]:
+def _robots(draw: random.Random, names: list[str], theme: str) -> list[tuple[float, RobotsPlan]]:
     """The phases of a host's robots.txt."""
-    if theme == "robots":
-        count = draw.choice([1, 2, 2, 3])
-    else:
-        count = draw.choice([1, 1, 1, 2])
+    count = draw.choice([1, 2, 2, 3]) if theme == "robots" else draw.choice([1, 1, 1, 2])
     phases, from_s = [], 0.0
     for _ in range(count):
         phases.append((from_s, _one_robots(draw, names, theme)))
@@ -359,9 +359,7 @@ STEERING: Final = (
 CALLS: Final = ("fetch", "fetch", "permit", "permit", "cancelled fetch")
 
 
-def _deed(
-    draw: random.Random, scenario: Scenario, at_s: float, verb: str, host: str
-) -> list[Deed]:
+def _deed(draw: random.Random, scenario: Scenario, at_s: float, verb: str, host: str) -> list[Deed]:
     later_s = at_s + draw.choice([0.5, 4.0, 30.0, 300.0])
     match verb:
         case "pause":
@@ -383,8 +381,8 @@ def _deed(
         case "permit" | "fetch" | "cancelled fetch":
             path = draw.choice([f"{CALLERS}{draw.randrange(1000)}", f"{CALLERS}-no"])
             answer = draw.choice([(200, None), (200, None), (503, 40), (429, None), (200, 30)])
-            value = (path, draw.choice([0.1, 2.0]), *answer)
-            return [Deed(at_s=at_s, verb=verb, host=host, value=value)]
+            answered = (path, draw.choice([0.1, 2.0]), *answer)
+            return [Deed(at_s=at_s, verb=verb, host=host, value=answered)]
         case _:
             return [Deed(at_s=at_s, verb=verb)]
 

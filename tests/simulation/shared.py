@@ -83,8 +83,7 @@ class SharedSimulation(Simulation):
             self.history.errors.append(f"run {run.number}: {error!r}")
         if process.ready.is_set():
             run.waiting |= {
-                host: reason.sentence
-                for host, (_, reason) in process.scheduler.waiting.items()
+                host: reason.sentence for host, (_, reason) in process.scheduler.waiting.items()
             }
         self._cut_contacts(process)
 
@@ -146,5 +145,3 @@ class _SharedDisk(MemoryDisk):
 
     def reader(self) -> Reader:
         return self._memory.inner.reader
-
-

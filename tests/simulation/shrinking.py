@@ -26,7 +26,7 @@ def failure_of(scenario: Scenario) -> str:
 
 def kind_of(problem: str) -> str:
     """The words of a problem that a smaller scenario must fail with, too."""
-    return problem.split(":")[0].split(" ")[0]
+    return problem.split(":", maxsplit=1)[0].split(" ", maxsplit=1)[0]
 
 
 def shrunk(scenario: Scenario) -> tuple[Scenario, str]:

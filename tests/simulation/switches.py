@@ -1,4 +1,4 @@
-"""What the program promises but does not keep yet. Each is switched on with the change that does."""
+"""What the program promises but does not keep yet; switched on with the change that does."""
 
 from __future__ import annotations
 

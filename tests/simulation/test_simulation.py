@@ -19,7 +19,7 @@ from tests.simulation.trace import trace_of
 SEEDS = 360
 CHUNK = 12
 CORPUS = Path(__file__).with_name("corpus.txt")
-REPLAYED = range(0, 24)
+REPLAYED = range(24)
 
 
 def check(seeds: list[int]) -> None:

@@ -18,9 +18,7 @@ def trace_of(history: History) -> str:
         lines.append(
             f"run {run.number}: {run.from_s:.3f} – {run.to_s:.3f} {run.end}, {run.calls} calls"
         )
-        lines += [
-            f"  {done.from_s:.3f} {done.verb} {done.host} {done.error}" for done in run.done
-        ]
+        lines += [f"  {done.from_s:.3f} {done.verb} {done.host} {done.error}" for done in run.done]
     for view, rows in history.rows.items():
         lines += [
             f"{view}: {line}"
@@ -38,8 +36,10 @@ def shown(history: History) -> str:
     """The scenario and what happened, in their order, for people."""
     scenario = history.scenario
     lines = [
-        f"seed {scenario.seed}: {scenario.engine}, {scenario.workers} worker(s), order "
-        f"{scenario.order}, store {scenario.slow_store_s:g} s, sinks {scenario.sinks}",
+        (
+            f"seed {scenario.seed}: {scenario.engine}, {scenario.workers} worker(s), order "
+            f"{scenario.order}, store {scenario.slow_store_s:g} s, sinks {scenario.sinks}"
+        ),
         f"config {json.dumps(scenario.sections)}",
         f"seeds {' '.join(scenario.seeds)}",
     ]

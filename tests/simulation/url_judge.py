@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -86,7 +87,9 @@ class UrlJudge:
                 continue
             possible = self.possible(contact.url, contact.start_s)
             if "allow" not in possible:
-                self._say(f"without a verdict that allows it ({'/'.join(sorted(possible))}): {contact}")
+                self._say(
+                    f"without a verdict that allows it ({'/'.join(sorted(possible))}): {contact}"
+                )
             elif not self._stepped and not self._is_fresh(contact):
                 self._say(f"by a robots.txt that has expired: {contact}")
 
@@ -115,12 +118,12 @@ class UrlJudge:
                 )
             }
             row = self.rows[url]
-            if state == "blocked" and row["reason"] == "robots" and now == {"allow"}:
-                if not any(one.unreachable_since_s for one in known):
-                    self._say(f"blocked though robots.txt allows it now: {url}")
+            answered = not any(one.unreachable_since_s for one in known)
+            if state == "blocked" and row["reason"] == "robots" and now == {"allow"} and answered:
+                self._say(f"blocked though robots.txt allows it now: {url}")
             if state == "visited" and now == {"forbid"}:
-                answered = [one for one in self.of_url[url] if one.answered]
-                if answered and self._was_ungoverned(answered[-1]):
+                visits = [one for one in self.of_url[url] if one.answered]
+                if visits and self._was_ungoverned(visits[-1]):
                     self._say(f"fetched without robots.txt, which forbids it now: {url}")
 
     def _settled(self, url: str) -> list[Known] | None:
@@ -280,7 +283,7 @@ class UrlJudge:
     def _retried_in_time(self, url: str, contacts: list[Contact]) -> None:
         """Not sooner than the retry delay after an error of the server."""
         errors = 0
-        for before, contact in zip(contacts, contacts[1:], strict=False):
+        for before, contact in itertools.pairwise(contacts):
             if before.status is None or before.status < 500 or before.status == 503:
                 if before.answered:
                     errors = 0
@@ -323,7 +326,10 @@ class UrlJudge:
             open_ = [one for one in open_ if one.end_s > contact.start_s + 1e-6]
             open_.append(contact)
             mine = sum(one.worker == contact.worker for one in open_)
-            most = max(c.crawl.concurrency for c in self.configs.at(contact.start_s, since_s=contact.start_s - 40))
+            most = max(
+                c.crawl.concurrency
+                for c in self.configs.at(contact.start_s, since_s=contact.start_s - 40)
+            )
             if mine > most:
                 self._say(f"{mine} requests in flight, of {most}: {contact}")
                 return
@@ -379,7 +385,7 @@ class UrlJudge:
             return True
         if self._config.politeness.visit_window is not None:
             return True
-        recent = [one for one in self.history.of_run(self.history.last)]
+        recent = self.history.of_run(self.history.last)
         failing = {
             self._config.slot_of(one.host)
             for one in recent

@@ -205,9 +205,7 @@ class Web:
 
     # ------------------------------------------------------------ robots.txt
 
-    def _robots(
-        self, contact: Contact, plan: HostPlan, robots: RobotsPlan
-    ) -> Reply | FailureCode:
+    def _robots(self, contact: Contact, plan: HostPlan, robots: RobotsPlan) -> Reply | FailureCode:
         contact.robots = robots
         headers: dict[str, str] = {}
         if robots.retry_after_s is not None:
