@@ -149,6 +149,10 @@ class HostSupply:
         elif now_s >= self._shared_look_s + SHARED_LOOK_S:
             self._shared_look_s = now_s
             await self._look_ahead()
+        busy = self._is_busy()
+        if self._shared_look_s == now_s:
+            # After that look: with a slow database, one of the questions that it asks each second
+            # is always open, and the crawl would never end.
             self._leases.share()
         if self._permits.stops.paused:
             self.idle = False  # until the operator resumes, nothing is to be done
@@ -161,7 +165,7 @@ class HostSupply:
             if not holds.connecting:
                 frontier.progress_s = now_s  # the patience counts from its end
             return now_s + HELD_LOOK_S  # there may be no work after it
-        if not self._is_busy():
+        if not busy:
             next_s = await self._next_move_s()
             if next_s is None and not self._runs_forever and await self._may_end(now_s):
                 return math.inf

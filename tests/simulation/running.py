@@ -127,6 +127,8 @@ class Process:
 class Simulation:
     """One scenario, from beginning to end. `history` is what it came to."""
 
+    cap_s = CAP_S
+
     def __init__(self, scenario: Scenario, clock: JumpClock, folder: Path) -> None:
         self.scenario = scenario
         self.clock = clock
@@ -180,8 +182,8 @@ class Simulation:
         if plan.end != "itself" and plan.at_s < ALWAYS:
             timers.append(self.clock.call_at(run.from_s + plan.at_s, lambda: self._end(plan.end)))
         over: list[float] = []
-        timers.append(self.clock.call_at(run.from_s + CAP_S, lambda: over.append(CAP_S)))
-        timers.append(self.clock.call_at(run.from_s + CAP_S, lambda: self._end("kill")))
+        timers.append(self.clock.call_at(run.from_s + self.cap_s, lambda: over.append(self.cap_s)))
+        timers.append(self.clock.call_at(run.from_s + self.cap_s, lambda: self._end("kill")))
         while running := [one for one in self.processes if not one.task.done()]:
             await asyncio.wait([one.task for one in running])
         for timer in timers:
@@ -194,7 +196,7 @@ class Simulation:
         for process in self.processes:
             await self._bury(process)
         if over:
-            self.history.errors.append(f"run {number} had not ended after {CAP_S:g} s")
+            self.history.errors.append(f"run {number} had not ended after {self.cap_s:g} s")
 
     def start(self) -> Process:
         number, self._next_worker = self._next_worker, self._next_worker + 1

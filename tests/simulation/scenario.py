@@ -94,7 +94,7 @@ def draw(seed: int) -> Scenario:
         sinks=pick.random() < 0.5,
     )
     if engine == "shared":  # its workers look at the database each second
-        sections["crawl"]["patience"] = min(sections["crawl"]["patience"], 600)
+        sections["crawl"]["patience"] = min(sections["crawl"]["patience"], 120)
     scenario.runs = _runs(random.Random(f"{seed} runs"), scenario, theme)
     return scenario
 

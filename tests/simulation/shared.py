@@ -11,14 +11,11 @@ from crawler.scheduling.seeding import seed_link
 from crawler.steering.control import Control
 from crawler.testing import JumpClock
 from storage.store import Reader
-from tests.conftest import DAY_S
 from tests.crawler.scheduling.shared_rig import SharedMemory, WorkerClock, WorkerStore
 from tests.simulation.history import Done
 from tests.simulation.running import Process, Simulation
 from tests.simulation.scenario import Deed, RunPlan, Scenario
 from tests.simulation.stores import MemoryDisk
-
-CAP_S = 10 * DAY_S
 
 
 class CountedStore(WorkerStore):
@@ -37,6 +34,8 @@ class CountedStore(WorkerStore):
 
 class SharedSimulation(Simulation):
     """As `Simulation`, with several processes."""
+
+    cap_s = 5 * 3600.0  # each second, each of them looks at the database
 
     def __init__(self, scenario: Scenario, clock: JumpClock, folder: Path) -> None:
         super().__init__(scenario, clock, folder)
