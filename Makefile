@@ -30,4 +30,10 @@ demo: setup  ## crawl a small web on this machine
 bench: setup  ## run the benchmarks, or those that ARGS names
 	$(BIN)/pytest -m bench -s $(or $(ARGS),tests/benchmarks)
 
-.PHONY: help setup test check demo bench
+simulate: setup  ## simulate N whole crawls (500), from seed FROM on; see docs/simulation.md
+	$(BIN)/python -m tests.simulation $(or $(N),500) --from $(or $(FROM),0)
+
+mutants: setup  ## inject each fault of tests/simulation/mutants.py and see whether it is found
+	$(BIN)/python -m tests.simulation.injection $(ARGS)
+
+.PHONY: help setup test check demo bench simulate mutants

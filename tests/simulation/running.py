@@ -311,6 +311,8 @@ class Simulation:
             case verb:
                 if (process := self._living()) is not None:
                     await self._steer(process.control, verb, deed, done)
+                else:
+                    done.error = "nobody takes commands"
 
     def _living(self) -> Process | None:
         """A process that takes commands."""
