@@ -504,3 +504,16 @@ async def test_room_is_looked_for_within_a_share_of_the_time(
     crawled = await world.crawl(lambda _: html("page"), *seeds, at={2.5: look})
     assert looks
     assert len(crawled.urls("visited")) == 16
+
+
+async def test_a_robots_txt_that_is_refused_each_day_does_not_hold_a_patient_crawl(
+    world: World,
+) -> None:
+    """Nor does each refusal count as a first try of the page that waits for it."""
+    crawled = await world.crawl(
+        {"http://a.test/robots.txt": Reply(status=429)},
+        "http://a.test/",
+        crawl={"patience": 2 * DAY_S},
+    )
+    assert crawled.urls("queued") == ["http://a.test/"]
+    assert DAY_S < crawled.elapsed_s < 3 * DAY_S

@@ -278,3 +278,20 @@ async def test_workers_come_and_go(shared: SharedWorld, slow_s: float) -> None:
     shared.check_delays()
     assert len(await shared.memory.rows("visited")) == 12 * ALL
     assert await shared.memory.rows("queued") == []
+
+
+async def test_workers_end_though_their_database_answers_slowly(
+    shared: SharedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each second, they ask it for what others may have found at a host that waits."""
+    monkeypatch.setattr("tests.crawler.scheduling.shared_rig.CALLS_MAX", 12_000)
+    workers = await shared.begin(
+        {"http://a.test/robots.txt": Reply(status=500)},
+        "http://a.test/",
+        crawl={"patience": 100},
+        robots={"unreachable": "closed"},
+    )
+    for worker in workers:
+        worker.store.slow_s = 0.3
+    await shared.end()
+    assert shared.clock.elapsed_s < 1000
