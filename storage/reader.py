@@ -119,7 +119,7 @@ class Reader(Protocol):
 
         Each has `id` (its session), `name`, `host` (of its machine), `pid`, `began_at` (Unix
         seconds), `seen_s` (seconds since it was last renewed), and `idle`, `hosts`, `in_flight`,
-        `pages`, `pages_per_s` and `uncommitted` of its last WorkerStatus.
+        `pages`, `pages_per_s`, `uncommitted` and `held` of its last WorkerStatus.
         """
         ...
 

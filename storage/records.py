@@ -146,6 +146,15 @@ class Completed(Struct, frozen=True, kw_only=True):
     refused: str | None = None  # `robots_put` only: the error for which the copy is not stored
 
 
+class WorkerHold(Struct, frozen=True, kw_only=True):
+    """Why a worker sends no requests: a reason of `policies.holds`, in words, and since when (Unix
+    seconds)."""
+
+    reason: str
+    sentence: str
+    since: float
+
+
 class WorkerStatus(Struct, frozen=True, kw_only=True):
     """What a worker reports of itself with each pulse; `Reader.workers` shows it."""
 
@@ -156,6 +165,7 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     pages: int = 0  # visited in this session
     pages_per_s: float = 0.0  # over the last seconds
     uncommitted: int = 0  # outcomes
+    held: Sequence[WorkerHold] = ()
     # With `per = "ip"`, those that it holds and would hold, with their delays in seconds.
     addresses: Mapping[str, float] = {}
 

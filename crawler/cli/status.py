@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -83,13 +83,16 @@ async def _stored(database: Location) -> Mapping[str, object]:
     holds = queue_holds(rows, {}, overall=overall, pages_per_s=0.0, now_s=time.time())
     state = STOPPED
     if workers:
-        state = "paused" if paused else "idle" if all(one["idle"] for one in workers) else "running"
+        state = "paused" if paused else "running"
+        for name in ("held", "idle"):
+            if not paused and all(one[name] for one in workers):
+                state = name
     began_at = [number(one["began_at"]) for one in workers]
     heard_of = [one for one in workers if number(one["seen_s"]) < SILENT_S]
     return {
         "state": state,
         "starts_paused": paused and not workers,
-        "held": [],
+        "held": _holds(workers),
         "visited": stats.visited,
         "blocked": stats.blocked,
         "failed": stats.failed,
@@ -103,6 +106,17 @@ async def _stored(database: Location) -> Mapping[str, object]:
         "queue": to_builtins(holds),
         **({} if isinstance(database, FileLocation) else {"workers": workers}),
     }
+
+
+def _holds(workers: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """What holds any of the workers, as each last reported; one entry for each reason."""
+    found: dict[object, Mapping[str, object]] = {}
+    for one in workers:
+        for hold in cast("list[Mapping[str, object]]", one["held"]):
+            known = found.setdefault(hold["reason"], hold)
+            if number(hold["since"]) < number(known["since"]):
+                found[hold["reason"]] = hold
+    return sorted(found.values(), key=lambda hold: number(hold["since"]))
 
 
 def _lines(found: Mapping[str, object]) -> Iterator[str]:
@@ -180,5 +194,6 @@ def _worker(row: Mapping[str, object]) -> str:
     return (
         f"  worker {row['id']} ({plain(str(row['name']))}), process {row['pid']} on "
         f"{plain(str(row['host']))}: {counted(int(number(row['hosts'])), 'host')}, "
-        f"{number(row['pages_per_s']):,.1f} pages/s{', idle' if row['idle'] else ''}{silent}"
+        f"{number(row['pages_per_s']):,.1f} pages/s{', idle' if row['idle'] else ''}"
+        f"{', held' if row.get('held') else ''}{silent}"
     )

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from crawler.daemon.health import Health
-from crawler.steering.live_state import Activity, CrawlState, HostNow
+from crawler.steering.live_state import ActiveHold, Activity, CrawlState, HostNow
 from crawler.steering.queue_holds import QueueHold
 from storage.store import Row
 
@@ -39,6 +39,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     pages: int
     pages_per_s: float
     uncommitted: int
+    held: tuple[ActiveHold, ...] = ()
 
     @property
     def silent(self) -> bool:

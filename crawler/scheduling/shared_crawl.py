@@ -18,6 +18,7 @@ from crawler.scheduling.other_workers import OtherWorkers
 from crawler.scheduling.renewal import Renewal
 from crawler.scheduling.steering import Steering
 from crawler.scheduling.task_set import TaskSet
+from storage.records import WorkerHold
 from storage.store import Order, Pulse, WorkerStatus
 
 MARKED_EVERY_S: Final = 60.0  # how often marked origins are looked for that another worker held
@@ -80,6 +81,10 @@ class SharedCrawl:
             pages=self._committer.rates.pages,
             pages_per_s=pages_per_s,
             uncommitted=self._frontier.buffer.uncommitted,
+            held=[
+                WorkerHold(reason=hold.reason.value, sentence=hold.sentence, since=hold.since)
+                for hold in self._frontier.holds.current
+            ],
         )
 
     async def _renew(self) -> None:

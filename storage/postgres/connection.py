@@ -11,7 +11,7 @@ from storage.engine.statements import CommitUnknown
 from storage.location import ServerLocation
 from storage.postgres.errors import ends_connection
 from storage.postgres.schema import create_or_check
-from storage.postgres.server_connection import ServerConnection
+from storage.postgres.server_connection import ServerConnection, UnderWay
 from storage.postgres.server_time import ServerTime
 from storage.postgres.statements import SCRIPTS, statements
 from storage.timekeeper import StoreTime
@@ -28,6 +28,7 @@ class PostgresConnection(ServerConnection):
     def __init__(self, location: ServerLocation, time: StoreTime) -> None:
         super().__init__(location)
         self._time = time
+        self.under_way: UnderWay | None = None  # for other threads to read
 
     async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
         """Create the schema in an empty database."""
@@ -41,6 +42,7 @@ class PostgresConnection(ServerConnection):
         self.ensure_open()
         if self.sql.opened.is_in_transaction():  # it could not be rolled back before
             self.sql.wait(self.sql.opened.execute("ROLLBACK"))
+        self.under_way = UnderWay(self.sql.opened.get_server_pid(), time.monotonic())
         enter = statements()["enter_alone" if alone else "enter"]
         self.sql.wait(self.sql.opened.execute(f"BEGIN; {enter}"))
         self.sql.alone = alone
@@ -74,6 +76,7 @@ class PostgresConnection(ServerConnection):
             if written is not None and ends_connection(error):
                 raise CommitUnknown(str(written), error) from error
             raise
+        self.under_way = None
 
     def was_committed(self, transaction: str) -> bool:
         self.ensure_open()
@@ -87,6 +90,7 @@ class PostgresConnection(ServerConnection):
             time.sleep(_STATUS_POLL_S)
 
     def roll_back(self, error: BaseException) -> None:
+        self.under_way = None
         db = self.sql.db
         if db is None or db.is_closed() or not db.is_in_transaction():
             return

@@ -13,6 +13,7 @@ from storage.engine.in_flight import InFlight
 from storage.location import ServerLocation
 from storage.postgres.connection import PostgresConnection
 from storage.postgres.errors import failure_of, fault_kind_of, refusal_of
+from storage.postgres.server_connection import UnderWay
 from storage.postgres.worker_file import WorkerFile
 from storage.store_errors import StoreError
 from storage.timekeeper import StoreTime
@@ -60,6 +61,10 @@ class PostgresDatabase:
     def reconnections(self) -> int:
         """How often the connection was lost and made again."""
         return max(0, self._connection.times_opened - 1) if self._connection is not None else 0
+
+    def under_way(self) -> UnderWay | None:
+        """The transaction that runs at present."""
+        return None if self._connection is None else self._connection.under_way
 
     def _connect(self) -> PostgresConnection:
         self._connection = connection = PostgresConnection(self.location, self._time)

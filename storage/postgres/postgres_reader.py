@@ -7,6 +7,8 @@ from contextlib import closing
 from functools import partial
 from typing import Final, TypeVar
 
+import msgspec
+
 from storage.engine.lazy_thread import LazyThread, open_thread
 from storage.engine.sql_reader import SqlReader
 from storage.engine.statements import Statements, Values
@@ -19,7 +21,7 @@ from storage.reader import Row
 T = TypeVar("T")
 _WORKER: Final = (
     "id", "name", "host", "pid", "began_at", "seen_s", "idle", "hosts", "in_flight", "pages",
-    "pages_per_s", "uncommitted",
+    "pages_per_s", "uncommitted", "held",
 )  # fmt: skip
 
 
@@ -38,7 +40,8 @@ class PostgresReader(SqlReader):
 
     async def workers(self) -> Sequence[Row]:
         rows = await self._database.read(lambda sql: list(sql.rows("workers")))
-        return [dict(zip(_WORKER, row, strict=True)) for row in rows]
+        found = [dict(zip(_WORKER, row, strict=True)) for row in rows]
+        return [{**row, "held": msgspec.json.decode(str(row["held"]))} for row in found]
 
     async def table_sizes(self) -> Sequence[Row]:
         rows = await self._database.read(lambda sql: list(sql.rows("table_sizes", _TABLES_MAX)))

@@ -21,6 +21,7 @@ from storage.postgres.server_time import ServerTime, elapsed_s
 from storage.records import Order, Pulse, StoreTelemetry, WorkerStatus
 from storage.store_errors import StoreError
 from storage.timekeeper import StoreTime
+from storage.transient_faults import FaultKind, TransientFault
 
 SILENT_AT_ONCE: Final = 4  # sessions reaped with one pulse
 
@@ -64,7 +65,10 @@ class PostgresStore(SqlStore):
         )
         self._location = location
         self._database = database
-        self._pulses = Pulses(location, lease_s=lease_s, elapsed=elapsed_s)
+        self._pulses = Pulses(
+            location, lease_s=lease_s, elapsed=elapsed_s, writing=database.under_way
+        )
+        self._blocked: TransientFault | None = None  # as it is shown
         self._lease_s = lease_s
         self._task: asyncio.Task[None] | None = None  # ends or continues sessions
         self._reviving: asyncio.Task[None] | None = None  # as long as `lost` was not returned
@@ -106,6 +110,7 @@ class PostgresStore(SqlStore):
             raise failure_of(error, self._location) from error
         if pulse is None:
             return None
+        self._show_blockers()
         if pulse.lost and self._reviving is None:
             # In a task of its own, like the rest: it may take longer than a pulse.
             self._reviving = self._start(self._revive(session))
@@ -118,6 +123,21 @@ class PostgresStore(SqlStore):
         elif self._pulses.silent:
             self._start(self._reap(self._pulses.silent[:SILENT_AT_ONCE]))
         return pulse
+
+    def _show_blockers(self) -> None:
+        """Hold the crawl while somebody else's transaction keeps one of this worker waiting: no
+        fault tells of it, because the server answers as soon as the other one ends."""
+        faults, blockers = self._calls.faults, self._pulses.blockers
+        if blockers and faults.now is None:
+            what = f"{blockers} has locked what this worker waits for in {self._database.name}"
+            self._blocked = TransientFault(
+                kind=FaultKind.LOCKED, what=what, sentence=what, since=self._calls.time.wall_s()
+            )
+            faults.set(self._blocked)
+        elif not blockers and self._blocked is not None:
+            if faults.now == self._blocked:
+                faults.set(None)
+            self._blocked = None
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start `work`, unless something is under way; return what is."""

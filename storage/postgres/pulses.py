@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import asyncpg
 import msgspec
@@ -18,7 +18,7 @@ from storage.engine.statements import TransactionConflict
 from storage.location import ServerLocation
 from storage.postgres.errors import fault_kind_of
 from storage.postgres.schema import check_readable
-from storage.postgres.server_connection import ServerConnection
+from storage.postgres.server_connection import ServerConnection, UnderWay
 from storage.postgres.statements import PostgresStatements
 from storage.records import HeldAddress, Order, Pulse, WorkerStatus
 
@@ -27,6 +27,7 @@ T = TypeVar("T")
 GRACE_S: Final = 5.0  # beyond its lease, before a session is reaped
 UNHEARD_S: Final = 2.5  # without a renewal, an idle session counts as active
 ACTIVE_S: Final = 4.0  # for so long, a session counts as active that was
+BLOCKED_S: Final = 3.0  # a transaction that has not ended for so long may wait for a lock
 _ORDERS_DROPPED_EVERY: Final = 600  # pulses
 _CLOSE_S: Final = 1.0  # for the server to see the connection end
 _OthersShape = list[tuple[int, int, float, int, int]]  # id, beat, lease_s, idle, hungry
@@ -128,8 +129,15 @@ class Pulses:
     """
 
     def __init__(
-        self, location: ServerLocation, *, lease_s: float, elapsed: Callable[[], float]
+        self,
+        location: ServerLocation,
+        *,
+        lease_s: float,
+        elapsed: Callable[[], float],
+        writing: Callable[[], UnderWay | None] = lambda: None,
     ) -> None:
+        """writing: the transaction of this worker that is under way."""
+        self._writing = writing
         self._location = location
         self._lease_s = lease_s
         self._elapsed = elapsed
@@ -146,6 +154,8 @@ class Pulses:
         self.renewals_failed = 0
         self.silent: list[tuple[int, int]] = []
         """Sessions to be reaped, each with its last beat."""
+        self.blockers = ""
+        """Who keeps the transaction under way waiting for a lock, in words."""
 
     @property
     def reconnections(self) -> int:
@@ -218,7 +228,9 @@ class Pulses:
         found = sql.run(
             "beat", session, status.idle, status.hungry, status.hosts, status.in_flight,
             status.pages, status.pages_per_s, status.uncommitted, self._lease_s,
+            msgspec.json.encode(status.held).decode(),
         )  # fmt: skip
+        self.blockers = self._blocked_by(sql)
         others = sql.read(_OthersShape, "others", session)
         now_s = self._elapsed()
         beats = {key: beat for key, beat, *_ in others}
@@ -241,6 +253,19 @@ class Pulses:
             addresses=addresses,
         )
         return pulse, orders[-1][0] if orders else self._order
+
+    def _blocked_by(self, sql: PostgresStatements) -> str:
+        writing = self._writing()
+        if writing is None or time.monotonic() - writing.since_s < BLOCKED_S:
+            return ""
+        return " and ".join(
+            f"process {pid:d} ({application or 'unnamed'} of user {user})"
+            if pid
+            else "a prepared transaction"
+            for pid, user, application in cast(
+                "Iterable[tuple[int, str, str]]", sql.rows("blockers", writing.pid)
+            )
+        )
 
     def _hold(
         self, session: int, wanted: Mapping[str, float], sql: PostgresStatements

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import asyncpg
 
@@ -34,6 +34,13 @@ STATEMENTS_KEPT: Final = 512  # more than there are names
 _SILENCE: Final = {
     "TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000,
 }  # fmt: skip
+
+
+class UnderWay(NamedTuple):
+    """A transaction: the process of the server that runs it, and since when (`time.monotonic`)."""
+
+    pid: int
+    since_s: float
 
 
 class ServerConnection:

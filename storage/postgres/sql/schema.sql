@@ -40,6 +40,7 @@ CREATE TABLE sessions (  -- one worker each
   pages_per_s double precision NOT NULL DEFAULT 0.0,
   lease_s double precision NOT NULL DEFAULT 0.0, -- how long its leases last without a renewal
   uncommitted bigint NOT NULL DEFAULT 0,
+  held text COLLATE "C" NOT NULL DEFAULT '[]',   -- what holds it, as JSON: reason, sentence, since
   pid integer,
   idle boolean NOT NULL DEFAULT false,
   hungry boolean NOT NULL DEFAULT false,

@@ -777,7 +777,8 @@ UPDATE sessions SET name = $1::text WHERE id = $2::bigint;
 UPDATE sessions SET
   beat = beat + 1, beat_at = extract(epoch FROM clock_timestamp()), idle = $2::boolean,
   hungry = $3::boolean, hosts = $4::bigint, in_flight = $5::bigint, pages = $6::bigint,
-  pages_per_s = $7::double precision, uncommitted = $8::bigint, lease_s = $9::double precision
+  pages_per_s = $7::double precision, uncommitted = $8::bigint, lease_s = $9::double precision,
+  held = $10::text
 WHERE id = $1::bigint AND ended_at IS NULL;
 
 -- Other live sessions.
@@ -865,8 +866,14 @@ DELETE FROM orders WHERE at < extract(epoch FROM clock_timestamp()) - 3600;
 SELECT
   id, name, machine, pid, began_at,
   extract(epoch FROM clock_timestamp())::double precision - coalesce(beat_at, began_at), idle,
-  hosts, in_flight, pages, pages_per_s, uncommitted
+  hosts, in_flight, pages, pages_per_s, uncommitted, held
 FROM sessions WHERE ended_at IS NULL ORDER BY id;
+
+-- Who keeps a connection of this server waiting for a lock. Of other users, little is shown.
+-- name: blockers
+SELECT b.pid, a.usename::text, a.application_name
+FROM (SELECT DISTINCT unnest(pg_blocking_pids($1::integer)) AS pid) AS b
+LEFT JOIN pg_stat_activity AS a ON a.pid = b.pid ORDER BY 1;
 
 -- name: put_paused
 UPDATE crawl SET paused = $1::smallint;

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 
 import storage.postgres
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresReader
+from storage.postgres import PostgresReader, pulses
 from storage.postgres.copying import PostgresSource
+from storage.records import WorkerHold
 from storage.store import Order, WorkerStatus
+from storage.transient_faults import FaultKind
 from tests.storage.postgres.stores import link, store_at
 
 IDLE = WorkerStatus(idle=True, addresses={"192.0.2.1": 1.0})
@@ -158,3 +161,36 @@ def test_connections_are_made_by_their_owners_alone() -> None:
         ("maintenance", "_connected", "connect"),
         ("pooler", "_keeps_its_session", "connect"),
     }
+
+
+async def test_a_foreign_lock_on_a_row_is_shown_while_it_keeps_the_worker_waiting(
+    crawl_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulses, "BLOCKED_S", 0.1)
+    store, reader = store_at(crawl_url), PostgresReader(location_of(crawl_url))
+    session = await store.open_session("a")
+    await store.add([link("http://a.test/")])
+    foreign = await asyncpg.connect(crawl_url, server_settings={"application_name": "psql"})
+    async with foreign.transaction():
+        await foreign.execute("SELECT FROM slots FOR UPDATE")
+        writing = asyncio.create_task(store.set_control("a.test", paused=True))
+        await asyncio.sleep(0.3)
+        assert await store.pulse(session, IDLE) is not None
+        fault = store.faults.now
+        assert fault is not None
+        assert fault.kind is FaultKind.LOCKED
+        pid = foreign.get_server_pid()
+        assert f"process {pid} (psql of user courtly) has locked" in fault.sentence
+        held = WorkerHold(reason="database-locked", sentence=fault.sentence, since=fault.since)
+        await store.pulse(session, WorkerStatus(held=[held]))
+        (worker,) = await reader.workers()
+        assert worker["held"] == [msgspec.to_builtins(held)]
+        assert not writing.done()
+    assert await writing
+    assert await store.pulse(session, IDLE) is not None
+    assert store.faults.now is None
+    (worker,) = await reader.workers()
+    assert worker["held"] == []
+    await foreign.close()
+    await reader.close()
+    await store.close(session)

@@ -265,7 +265,7 @@ async def test_workers_are_shown_as_they_report_themselves(postgres_url: str) ->
         assert row.pop("began_at") > 1e9
         assert row == {
             "id": sessions[0], "name": "one", "idle": False, "hosts": 3, "in_flight": 2,
-            "pages": 10, "pages_per_s": 1.5, "uncommitted": 4,
+            "pages": 10, "pages_per_s": 1.5, "uncommitted": 4, "held": [],
         }  # fmt: skip
         await first.close(sessions[0])
         assert [row["id"] for row in await reader.workers()] == sessions[1:]

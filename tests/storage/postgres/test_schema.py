@@ -23,6 +23,7 @@ OLD_TABLES = (
     " DROP VIEW hosts;"
     " ALTER TABLE slots DROP COLUMN backoff_status; ALTER TABLE plans DROP COLUMN declared;"
     " ALTER TABLE bodies DROP COLUMN domain, DROP COLUMN packed_bytes;"
+    " ALTER TABLE sessions DROP COLUMN held;"
     " CREATE VIEW hosts AS SELECT name AS host FROM slots; UPDATE crawl SET version = 1"
 )
 COLUMNS = (

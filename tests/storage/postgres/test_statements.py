@@ -27,6 +27,7 @@ FILLED = Path(__file__).with_name("filled.sql").read_text(encoding="utf-8")
 ONLY_SQLITE = {"leased", "new_crawl", "newest_ids", "uptime", "void_leases"}
 # Statements for several workers.
 ONLY_POSTGRES = {
+    "blockers",
     "add_to_totals", "beat", "begin", "change_names", "correct_shift", "drop_orders", "enter",
     "enter_alone", "hold_addresses", "live_session", "lock_held", "lock_slots", "lock_urls",
     "newest_order", "next_origins", "next_slots", "next_texts", "next_urls", "orders_after",
