@@ -8,6 +8,7 @@ import asyncio
 import functools
 import socket
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from aiohttp import ClientConnectionResetError, TCPConnector
 from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 
+from crawler.fetching.costly_parsing import SLICE_BYTES, CostlyParsing, is_costly
 from crawler.fetching.exchange import Exchange, LeaseExpiredError, current_exchange
 from crawler.fetching.guard import AddrInfo, socket_guard
 from crawler.fetching.request import NetworkError
@@ -26,6 +28,9 @@ FIELD_BYTES_MAX: Final = 64 * 1024
 FIELDS_MAX: Final = 256
 # RFC 9110, 15.2 allows any number of 1xx answers before the final one.
 INTERIM_MAX: Final = 16
+# Of a chunked body: what is not body. Beside it, half as much as the body is allowed, which is
+# enough for chunks of 10 bytes.
+FRAMING_BYTES_MAX: Final = 512 * 1024
 
 
 class LimitError(Exception):
@@ -43,12 +48,13 @@ class OpenConnections:
     many hosts do not use up the process's file descriptors.
     """
 
-    __slots__ = ("kept_max", "open")
+    __slots__ = ("costly", "kept_max", "open")
 
     def __init__(self, kept_max: int) -> None:
         # Weak: the first protocol of a tunnel passes its socket to the second without notice.
         self.open: weakref.WeakSet[PooledConnection] = weakref.WeakSet()
         self.kept_max = kept_max
+        self.costly = CostlyParsing()
 
     def retire(self) -> None:
         """Close the idle connections now and the others after their requests."""
@@ -67,6 +73,8 @@ class PooledConnection(ResponseHandler):
         self.address: str | None = None
         self.idle = False  # True between requests; a new connection is about to be used
         self._connections = connections
+        self._slices: deque[bytes] = deque()  # received, and not parsed yet
+        self._parses_slices = False  # they wait for their turns
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -82,6 +90,10 @@ class PooledConnection(ResponseHandler):
             payload = exchange.payload
             exchange.reset = True
             exchange.broken = payload is not None and not payload.is_eof()
+        if exchange is not None and self._slices:
+            data = b"".join(self._slices)  # no more than one read
+            self._slices.clear()
+            self._parse_body(data, exchange)
         super().connection_lost(exc)
 
     def set_response_params(self, **params: Any) -> None:
@@ -109,6 +121,7 @@ class PooledConnection(ResponseHandler):
         """
         self.exchange = None
         self.idle = True
+        self._slices.clear()
         if self._payload is None or self._payload.is_eof():  # else it cannot be reused
             self._parser = self._payload = None
         if not self._connections.kept_max:
@@ -123,10 +136,7 @@ class PooledConnection(ResponseHandler):
             return
         exchange.received += len(data)
         if exchange.payload is not None:
-            super().data_received(data)
-            exchange.arrived()
-            if exchange.unfed_bytes(len(data)) > exchange.limits.head_bytes_max:
-                self._exceed("the body's trailer", exchange.limits.head_bytes_max)
+            self._receive_body(data, exchange)
             return
         head_left = exchange.limits.head_bytes_max - exchange.received + len(data)
         # Header and body are fed separately: aiohttp drops an answer together with its header if
@@ -145,22 +155,71 @@ class PooledConnection(ResponseHandler):
             if not data or self.exception() is not None:
                 exchange.arrived()
                 return
-        if exchange.waiting():
-            exchange.ascii = exchange.ascii and data.isascii()
+        if not exchange.waiting():
+            self._receive_body(data, exchange)
+            return
+        exchange.ascii = exchange.ascii and data.isascii()
         super().data_received(data)
         exchange.arrived()
         if len(data) > head_left and exchange.waiting():
             self._exceed("the response header", exchange.limits.head_bytes_max)
 
+    def _receive_body(self, data: bytes, exchange: Exchange) -> None:
+        if not (self._slices or (exchange.chunked and is_costly(data))):
+            self._parse_body(data, exchange)
+            return
+        if not data:  # the parser may continue with what it has
+            super().data_received(data)
+            return
+        self.force_close()
+        self._slices.extend(data[at : at + SLICE_BYTES] for at in range(0, len(data), SLICE_BYTES))
+        if not self._buffer_paused:
+            self._pause_reading_for_buffer()
+        self._parse_slices()
+
+    def _parse_slices(self) -> None:
+        if self._slices and not self._parses_slices:
+            self._parses_slices = True
+            self._connections.costly.add(self)
+
+    def parse_slice(self) -> bool:
+        """See `CostlyConnection.parse_slice`."""
+        exchange = self.exchange
+        if exchange is None or self.transport is None or self.exception() is not None:
+            self._slices.clear()
+        elif not self._reading_paused:
+            self._parse_body(self._slices.popleft(), exchange)
+            if self._slices:
+                return True
+            self._resume_reading_for_buffer()
+        self._parses_slices = False
+        return False
+
+    def _parse_body(self, data: bytes, exchange: Exchange) -> None:
+        super().data_received(data)
+        exchange.arrived()
+        exchange.parsed(len(data))
+        if exchange.unfed_bytes > exchange.limits.head_bytes_max:
+            self._exceed("the body's trailer", exchange.limits.head_bytes_max)
+        elif (
+            exchange.framing_bytes > FRAMING_BYTES_MAX
+            and exchange.chunked
+            and exchange.framing_bytes - FRAMING_BYTES_MAX > exchange.fed_bytes / 2
+        ):
+            sentence = f"chunks so small that {exchange.framing_bytes:,} bytes are not content"
+            self._lose(LimitError(FailureCode.TOO_LARGE, sentence))
+
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Do nothing unless reading is paused. aiohttp calls this for every piece that is read and
         at the end of every body, and each call costs a pass of the parser over no data."""
-        if self._reading_paused or self._buffer_paused:
+        if self._reading_paused or (self._buffer_paused and not self._slices):
             super().resume_reading(resume_parser)
+            self._parse_slices()
 
     def _pause_transport_reading(self) -> None:
         super()._pause_transport_reading()
-        if self.exchange is not None:
+        # The time in which an answer waits because it is costly to parse is charged to it.
+        if self.exchange is not None and not self._buffer_paused:
             self.exchange.hold()
 
     def _resume_transport_reading(self) -> None:
@@ -191,7 +250,7 @@ class PooledConnection(ResponseHandler):
                         self._lose(LimitError(FailureCode.PROTOCOL, sentence))
                     return
             else:
-                exchange.head_complete(payload)
+                exchange.head_complete(payload, chunked=message.chunked)
         super().feed_data(data, size)
 
     def _exceed(self, part: str, bytes_max: int) -> None:

@@ -89,7 +89,11 @@ class Exchange:
     reused: bool = False  # whether its connection has served one before
     ascii: bool = True  # whether the header received so far is
     interims: int = 0  # interim (1xx) answers
+    chunked: bool = False  # whether the body is
     received: int = 0  # bytes
+    fed_bytes: int = 0  # of the body itself, when `parsed` was last called
+    framing_bytes: int = 0  # beside the body
+    unfed_bytes: int = 0  # of framing, since the last byte of the body itself
     sent_s: float = 0.0
     head_s: float = 0.0
     ended_s: float | None = None
@@ -103,8 +107,6 @@ class Exchange:
     _held_s: float = 0.0  # for how long reading was paused
     _held_since_s: float | None = None  # since when it is
     _window_excused_s: float = 0.0
-    _fed_bytes: int = 0
-    _unfed_bytes: int = 0
     _window_at_s: float = 0.0
     _window_bytes: int = 0
 
@@ -152,12 +154,13 @@ class Exchange:
         """Whether the answer's header is not complete yet."""
         return self.phase is Phase.WAITING
 
-    def head_complete(self, payload: StreamReader) -> None:
+    def head_complete(self, payload: StreamReader, *, chunked: bool = False) -> None:
         self.head_s = self._window_at_s = self._clock.monotonic()
         self._window_bytes = self.received
         self._window_excused_s = self._excused_s(self.head_s)
         self.phase = Phase.READING
         self.payload = payload
+        self.chunked = chunked
         window_end_s = self._window_at_s + self.limits.rate_window_s
         if window_end_s < self.due_s and self._watchdog is not None:
             self._watchdog.look_by(self, window_end_s)
@@ -205,15 +208,14 @@ class Exchange:
             connection.transport.abort()
             self.ended_s = None  # but now
 
-    def unfed_bytes(self, received: int) -> int:
-        """Bytes of framing, `received` included, since the last byte of the body itself."""
+    def parsed(self, size: int) -> None:
+        """Bytes of the body and its framing were parsed."""
         payload = self.payload
-        if payload is None or payload.total_bytes != self._fed_bytes:
-            self._fed_bytes = 0 if payload is None else payload.total_bytes
-            self._unfed_bytes = 0
-        else:
-            self._unfed_bytes += received
-        return self._unfed_bytes
+        fed_bytes = 0 if payload is None else payload.total_bytes
+        body_bytes = fed_bytes - self.fed_bytes
+        self.fed_bytes = fed_bytes
+        self.framing_bytes += size - body_bytes
+        self.unfed_bytes = 0 if body_bytes else self.unfed_bytes + size
 
     def finish(self) -> None:
         self.payload = None
