@@ -348,6 +348,14 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         TOO_LARGE,
         f"{CRAWLER}fetching/test_fetcher_hostile.py::test_too_many_header_fields",
     ),
+    "crawler/fetching/connection_pool.py:FRAMING_BYTES_MAX": (
+        TOO_LARGE,
+        f"{CRAWLER}fetching/test_fetcher_hostile.py::test_a_flood_of_small_chunks_has_a_bound",
+    ),
+    "crawler/fetching/tls_records.py:OVERHEAD_BYTES_MAX": (
+        TOO_LARGE,
+        f"{CRAWLER}fetching/test_tls_records.py::test_records_of_one_byte_have_a_bound",
+    ),
     "crawler/fetching/connection_pool.py:INTERIM_MAX": (
         "`failed`, code protocol",
         f"{CRAWLER}fetching/test_fetcher_hostile.py::test_flood_of_interim_answers",
@@ -520,6 +528,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/frontier/commit_buffer.py:OUTCOMES_MAX",
         "crawler/processing/page_queue.py:UNVISITED_MAX",
         "crawler/frontier/permits.py:UNPARSED_BYTES_MAX",
+        "crawler/frontier/permits.py:LARGE_UNPARSED_BYTES_MAX",
         "crawler/cli/process.py:FILES_MAX", "crawler/cli/process.py:OTHER_FILES_MAX",
         "crawler/front_door/connections.py:CONNECTIONS_MAX",
         "crawler/front_door/listener.py:HANDSHAKES_MAX",

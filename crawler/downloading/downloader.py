@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from msgspec import Struct
@@ -53,7 +53,9 @@ class Downloader:
         self._observer = observer
         self.meant: HeaderScope | None = None  # what the config's headers are for; None: everything
         self.urls: dict[str, float] = {}  # being fetched now, and since when (monotonic)
-        self._limits: set[asyncio.Timeout] = set()  # of the requests that have a deadline
+        self._sending: set[asyncio.Task[object]] = set()
+        # Those of them whose requests were broken off -> what becomes of these.
+        self._broken_off: dict[asyncio.Task[object], Callable[[str, float], Failure]] = {}
 
     def mean(self, url: str) -> None:
         """The config's headers for the host of this seed are meant for its scheme and port."""
@@ -189,9 +191,21 @@ class Downloader:
             permit.host.pace.not_sent()
             frontier.permits.give_back(permit)
             return self._expired(request.url, began_s, contacted=False)
-        fetch = self._fetch_in_time if frontier.deadline.exists else self._fetcher.fetch
+        task = asyncio.current_task()
+        assert task is not None
+        cancelling = task.cancelling()
+        self._sending.add(task)
         try:
-            result = frontier.judge(permit, await fetch(request))
+            try:
+                result = await self._fetcher.fetch(request)
+            except asyncio.CancelledError:
+                if task not in self._broken_off or task.uncancel() > cancelling:
+                    raise
+                result = self._broken_off[task](request.url, began_s)
+            finally:
+                self._sending.discard(task)
+                self._broken_off.pop(task, None)
+            result = frontier.judge(permit, result)
             if isinstance(result, Failure) and _is_unsent(result):
                 permit.host.pace.not_sent()
                 frontier.permits.give_back(permit)  # the host need not rest
@@ -205,29 +219,27 @@ class Downloader:
                 result = frontier.judge(permit, result)
         return result
 
-    async def _fetch_in_time(self, request: Request) -> Answer | Failure:
-        """Fetch until `break_off` is called."""
-        began_s = self._clock.monotonic()
-        limit = asyncio.timeout(None)
-        self._limits.add(limit)
-        try:
-            async with limit:
-                return await self._fetcher.fetch(request)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            return self._expired(request.url, began_s, contacted=True)
-        finally:
-            self._limits.discard(limit)
+    def break_off(self, *, stopping: bool = False) -> None:
+        """End all requests in flight: their hosts may be another worker's by now, or the crawl is
+        stopping and has waited for them."""
+        for task in self._sending - self._broken_off.keys():
+            self._broken_off[task] = self._stopped if stopping else self._expired
+            task.cancel()
 
-    def break_off(self) -> None:
-        """End all requests in flight: their hosts may be another worker's by now."""
-        now_s = asyncio.get_running_loop().time()
-        for limit in self._limits:
-            if not limit.expired():
-                limit.reschedule(now_s)
+    def _stopped(self, url: str, began_s: float) -> Failure:
+        """Not charged to the URL, which stays queued."""
+        return Failure(
+            url=url,
+            code=FailureCode.TIMEOUT,
+            sentence="the crawl stopped before the response was complete",
+            connected=True,
+            permanent=False,
+            started_s=began_s,
+            ended_s=self._clock.monotonic(),
+            stale=True,
+        )
 
-    def _expired(self, url: str, began_s: float, *, contacted: bool) -> Failure:
+    def _expired(self, url: str, began_s: float, *, contacted: bool = True) -> Failure:
         return Failure(
             url=url,
             code=FailureCode.TIMEOUT if contacted else FailureCode.CONNECT,

@@ -20,6 +20,7 @@ from crawler.fetching.costly_parsing import SLICE_BYTES, CostlyParsing, is_costl
 from crawler.fetching.exchange import Exchange, LeaseExpiredError, current_exchange
 from crawler.fetching.guard import AddrInfo, socket_guard
 from crawler.fetching.request import NetworkError
+from crawler.fetching.tls_records import TlsRecords, tls_records
 from policies.address import AddressRules
 from policies.retries import FailureCode
 
@@ -75,10 +76,12 @@ class PooledConnection(ResponseHandler):
         self._connections = connections
         self._slices: deque[bytes] = deque()  # received, and not parsed yet
         self._parses_slices = False  # they wait for their turns
+        self._records: TlsRecords | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._connections.open.add(self)
+        self._records = tls_records(transport)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else None
 
@@ -135,6 +138,10 @@ class PooledConnection(ResponseHandler):
                 self.transport.abort()
             return
         exchange.received += len(data)
+        if self._records is not None and (overhead := self._records.overhead_bytes(len(data))):
+            sentence = f"TLS records so small that {overhead:,} bytes are not content"
+            self._lose(LimitError(FailureCode.TOO_LARGE, sentence))
+            return
         if exchange.payload is not None:
             self._receive_body(data, exchange)
             return

@@ -68,7 +68,9 @@ class Exchange:
 
     Deadlines count only time spent waiting for the network. They are extended by the time in which
     this process was late itself (`Watchdog.late_s`), or did not read because the data received
-    before had not been consumed.
+    before had not been consumed. The deadline of the whole request is extended by no lateness but
+    the longest one, such as a suspension of the machine: otherwise answers that keep the process
+    busy would put off their own end.
     """
 
     _clock: Clock
@@ -103,6 +105,7 @@ class Exchange:
     _socket: socket.socket | None = None
     _connection: ExchangeConnection | None = None
     _watchdog: Watchdog | None = None
+    longest_late_s: float = 0.0  # of the timer, since this began
     _late_at_start_s: float = 0.0  # `Watchdog.late_s` when this began
     _held_s: float = 0.0  # for how long reading was paused
     _held_since_s: float | None = None  # since when it is
@@ -181,12 +184,14 @@ class Exchange:
 
     def _excused_s(self, now_s: float) -> float:
         """Seconds since the beginning that were not spent waiting for the network."""
-        held_s = self._held_s
-        if self._held_since_s is not None:
-            held_s += now_s - self._held_since_s
         if self._watchdog is None:
-            return held_s
-        return held_s + self._watchdog.late_s - self._late_at_start_s
+            return self._paused_s(now_s)
+        return self._paused_s(now_s) + self._watchdog.late_s - self._late_at_start_s
+
+    def _paused_s(self, now_s: float) -> float:
+        """Seconds for which reading was paused."""
+        since_s = now_s if self._held_since_s is None else self._held_since_s
+        return self._held_s + now_s - since_s
 
     def arrived(self) -> None:
         """Bytes of the answer were processed.
@@ -245,7 +250,7 @@ class Exchange:
             return
         excused_s = self._excused_s(now_s)
         # Counted from the first packet; the lookup before it has connect_s of its own.
-        due_s = self.started_s + limits.timeout_s + excused_s
+        due_s = self.started_s + limits.timeout_s + self._paused_s(now_s) + self.longest_late_s
         met = Bound.TOTAL
         if self.phase is Phase.READING:
             window_s = self._window_at_s + limits.rate_window_s + excused_s - self._window_excused_s
@@ -320,8 +325,11 @@ class Watchdog:
 
     def _look(self) -> None:
         now_s = self._clock.monotonic()
-        if now_s - self._next_s > LATE_S_MIN:
-            self.late_s += now_s - self._next_s
+        late_s = now_s - self._next_s
+        if late_s > LATE_S_MIN:
+            self.late_s += late_s
+            for exchange in self._in_progress:
+                exchange.longest_late_s = max(exchange.longest_late_s, late_s)
         next_s = now_s + BEAT_S
         for exchange in self._in_progress:
             if exchange.due_s <= now_s:

@@ -29,6 +29,9 @@ from storage.store import Contact, HeldAddress
 # rest. Where parsing takes the time, this much waits always, and should still be in the processor's
 # cache.
 UNPARSED_BYTES_MAX: Final = 4_000_000
+# Large pages are parsed one at a time beside the event loop, and each keeps only its own host
+# waiting, until together they take this much memory.
+LARGE_UNPARSED_BYTES_MAX: Final = 64_000_000
 
 
 class Permits:
@@ -65,6 +68,7 @@ class Permits:
         self._resumed_s = NEVER
         self.pages_closed_by: Skip | None = None  # a limit of the run; robots.txt is still fetched
         self._unparsed_bytes = 0
+        self._large_unparsed_bytes = 0
         self.directed = 0  # tickets for one host that wait
 
     # ------------------------------------------------------------ hosts
@@ -199,12 +203,28 @@ class Permits:
         if limit is None:
             self._pump()
 
-    def count_unparsed(self, size_bytes: int) -> None:
-        """A body of this size waits to be parsed; negative: it no longer does. No permits for pages
-        are granted while more than UNPARSED_BYTES_MAX wait."""
-        before, self._unparsed_bytes = self._unparsed_bytes, self._unparsed_bytes + size_bytes
-        if before > UNPARSED_BYTES_MAX >= self._unparsed_bytes:
+    def count_unparsed(self, host: HostQueue, size_bytes: int, *, large: bool) -> None:
+        """A body of this size waits to be parsed; negative: it no longer does.
+
+        No permits for pages are granted while more than UNPARSED_BYTES_MAX wait, or for its own
+        host while a large one does.
+        """
+        stopped = self._too_much_unparsed
+        if large:
+            self._large_unparsed_bytes += size_bytes
+            host.large_unparsed += 1 if size_bytes > 0 else -1
+            self.consider(host)
+        else:
+            self._unparsed_bytes += size_bytes
+        if stopped and not self._too_much_unparsed:
             self._pump()
+
+    @property
+    def _too_much_unparsed(self) -> bool:
+        return (
+            self._unparsed_bytes > UNPARSED_BYTES_MAX
+            or self._large_unparsed_bytes > LARGE_UNPARSED_BYTES_MAX
+        )
 
     def close(self) -> None:
         """No more permits; those granted stay valid."""
@@ -395,6 +415,7 @@ class Permits:
             not self.pages_open
             or self.stops.closed
             or self._unparsed_bytes > UNPARSED_BYTES_MAX
+            or self._large_unparsed_bytes > LARGE_UNPARSED_BYTES_MAX
             or self._buffer.full
         ):
             return None

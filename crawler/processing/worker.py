@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from crawler.config.sections import FetchConfig
 from crawler.documents.crawled_page import crawled_page
+from crawler.documents.page_parser import LARGE_BYTES
 from crawler.downloading.downloader import Downloader
 from crawler.faults import contained
 from crawler.fetching.request import Answer, BodyReader, Failure, Request, limits_of
@@ -307,8 +308,9 @@ class Worker:
         self.unread += 1
         recorded = False
         try:
+            large = size > LARGE_BYTES
             if size:
-                self._frontier.permits.count_unparsed(size)
+                self._frontier.permits.count_unparsed(host, size, large=large)
             try:
                 if size:
                     self._frontier.page_waits()
@@ -319,7 +321,7 @@ class Worker:
                 )
             finally:
                 if size:
-                    self._frontier.permits.count_unparsed(-size)
+                    self._frontier.permits.count_unparsed(host, -size, large=large)
             nobody_reads = self._crawl.page_queue is None and self._crawl.sinks is None
             if nobody_reads or self._admission.is_external(queued, name):
                 self._buffer.record(outcome, host, queued.url)

@@ -62,6 +62,9 @@ _T = TypeVar("_T")
 
 WAITING_PAGES_MAX: Final = 2_048  # pages that wait to be parsed while others are fetched
 SPARE_WORKERS: Final = 64  # kept for the next pages that wait, so that they do not come and go
+# For the requests in flight at the end, less than a service manager or container waits. What is
+# broken off then stays queued.
+FINISH_S: Final = 5.0
 LEAVE_S: Final = 2.0  # for the last commit on an immediate exit
 CALLERS_LEAVE_S: Final = 30.0  # for the requests of callers that are in flight at the end
 STOP_PATIENCE_S: Final = 5.0  # for a storage fault, such as a full disk, during a stop
@@ -242,13 +245,21 @@ class Scheduler:
         await self.supply.run()
         self.supply.note_waiting()
         self._close()
-        await asyncio.gather(*self._workers)
-        while self.frontier.commands.has_tasks or len(self._tasks):
-            await asyncio.sleep(0)
-            await self._tasks.ended()
+        clock = self.crawl.clock
+        late = clock.call_at(clock.monotonic() + FINISH_S, self._break_off)
+        try:
+            await asyncio.gather(*self._workers)
+            while self.frontier.commands.has_tasks or len(self._tasks):
+                await asyncio.sleep(0)
+                await self._tasks.ended()
+        finally:
+            late.cancel()
         await self.supply.emptied(CALLERS_LEAVE_S)
         self.supply.note_waiting()
         await self.leases.release_all()
+
+    def _break_off(self) -> None:
+        self.downloader.break_off(stopping=True)
 
     def _close(self) -> None:
         """Begin nothing new; callers find out."""

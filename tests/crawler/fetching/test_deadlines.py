@@ -179,6 +179,19 @@ def test_our_own_lateness_is_not_charged(bound: Bound) -> None:
     assert rig.met is bound
 
 
+def test_answers_that_make_us_late_do_not_put_off_their_own_end() -> None:
+    """Lateness again and again extends the whole time by the longest one, not by its sum."""
+    rig = Rig(FetchLimits(timeout_s=60.0))
+    rig.ask()
+    rig.head()
+    began_s = rig.clock.now_s
+    while rig.met is None:
+        rig.bring(10_000)
+        rig.clock.stall(3.0)
+    assert rig.met is Bound.TOTAL
+    assert rig.clock.now_s - began_s <= 60.0 + 3 * 3.0
+
+
 Event = tuple[str, float]
 events = st.lists(
     st.one_of(

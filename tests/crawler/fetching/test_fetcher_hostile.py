@@ -8,12 +8,14 @@ import shutil
 import socket
 import ssl
 import subprocess
+import time
 import zlib
 
 import brotli  # type: ignore[import-untyped]
 import pytest
 
 from crawler.clock import RealClock
+from crawler.fetching import connection_pool
 from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, FetchLimits, Request
 from tests.crawler.conftest import fetcher_config
 
@@ -414,6 +416,56 @@ async def test_small_chunks_are_no_trailer(serve, fetcher):
     """Framing of several times the body, and more than the bound in all."""
     server = await serve(chunked(b"1\r\nx\r\n" * 100_000 + b"0\r\n\r\n"))
     assert len((await answer(fetcher, server.url(), FetchLimits())).body) == 100_000
+
+
+@pytest.mark.parametrize("chunk", [b"1\r\nx\r\n", b"1;a=b\r\nx\r\n", b"00000001\r\nx\r\n"])
+async def test_a_flood_of_small_chunks_has_a_bound(serve, fetcher, chunk):
+    async def script(connection):
+        await connection.request()
+        await connection.send(chunked(b""))
+        await connection.drip(chunk * 10_000, 0)
+
+    server = await serve(script)
+    failure = await fail(fetcher, server.url(), FetchLimits())
+    assert failure.code == "too-large"
+    assert "chunks so small" in failure.sentence
+    await server.gone.wait()
+
+
+@pytest.mark.parametrize("size", [10, 100, 5_000])
+async def test_a_body_in_small_chunks_arrives_whole(serve, fetcher, size):
+    """However many there are of them, and however many line breaks are in it."""
+    body = b"a\nb" * 200_000
+    pieces = (body[at : at + size] for at in range(0, len(body), size))
+    framed = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+    server = await serve(chunked(framed + b"0\r\n\r\n"))
+    assert (await answer(fetcher, server.url(), FetchLimits())).body == body
+
+
+async def test_small_chunks_do_not_delay_others(serve, fetcher):
+    """They are parsed a few at a time, so no timer is late."""
+
+    async def script(connection):
+        await connection.request()
+        await connection.send(chunked(b"8\r\n12345678\r\n" * 60_000 + b"0\r\n\r\n"))
+        await connection.client_gone()
+
+    servers = [await serve(script) for _ in range(4)]
+    steps: list[float] = []
+    parse = connection_pool.PooledConnection.parse_slice
+
+    def timed(connection):
+        began_s = time.thread_time()
+        more = parse(connection)
+        steps.append(time.thread_time() - began_s)
+        return more
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection_pool.PooledConnection, "parse_slice", timed)
+        fetches = (fetcher.fetch(Request(url=server.url())) for server in servers)
+        assert {len(result.body) for result in await asyncio.gather(*fetches)} == {480_000}
+    assert len(steps) >= 4 * 13 * 60_000 // 4_096 // 2  # all of it but the first pieces
+    assert sorted(steps)[len(steps) // 2] < 0.005
 
 
 async def test_endless_body(serve, fetcher):
