@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Final
 
 from crawler.clock import Clock, Timer
 from crawler.config.sections import CrawlConfig
 from crawler.frontier.frontier import Frontier
 from policies.scope import Skip
 
+# For the requests in flight when the time is up or the crawl is stopped: less than a service
+# manager or a container waits.
+FINISH_S: Final = 5.0
+
 
 class RunLimits:
     """Counts what this run has done, and stops permits for pages when a limit is reached. Requests
-    in flight finish, and URLs stay queued."""
+    in flight finish, and URLs stay queued.
 
-    def __init__(self, config: CrawlConfig, frontier: Frontier, clock: Clock) -> None:
+    break_off: ends those that are still in flight FINISH_S after the time was up.
+    """
+
+    def __init__(
+        self,
+        config: CrawlConfig,
+        frontier: Frontier,
+        clock: Clock,
+        break_off: Callable[[], None],
+    ) -> None:
+        self._break_off = break_off
         self._config = config
         self._frontier = frontier
         self._clock = clock
@@ -62,6 +78,7 @@ class RunLimits:
             self._timer = None
 
     def _time_is_up(self) -> None:
+        self._timer = self._clock.call_at(self._ends_s + FINISH_S, self._break_off)
         self._check()
         self._frontier.look_for_work()
 

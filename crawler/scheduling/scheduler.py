@@ -35,7 +35,7 @@ from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.processing.page_queue import FailedOrigin
 from crawler.processing.recrawl_planner import RecrawlPlanner
-from crawler.processing.run_limits import RunLimits
+from crawler.processing.run_limits import FINISH_S, RunLimits
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemaps import Sitemaps
 from crawler.processing.worker import Worker
@@ -62,9 +62,6 @@ _T = TypeVar("_T")
 
 WAITING_PAGES_MAX: Final = 2_048  # pages that wait to be parsed while others are fetched
 SPARE_WORKERS: Final = 64  # kept for the next pages that wait, so that they do not come and go
-# For the requests in flight at the end, less than a service manager or container waits. What is
-# broken off then stays queued.
-FINISH_S: Final = 5.0
 LEAVE_S: Final = 2.0  # for the last commit on an immediate exit
 CALLERS_LEAVE_S: Final = 30.0  # for the requests of callers that are in flight at the end
 STOP_PATIENCE_S: Final = 5.0  # for a storage fault, such as a full disk, during a stop
@@ -86,7 +83,7 @@ class Scheduler:
         config = crawl.config.config
         self._tasks = TaskSet(frontier.commands)
         self._seen = SeenLinks()
-        self._limits = RunLimits(config.crawl, frontier, crawl.clock)
+        self._limits = RunLimits(config.crawl, frontier, crawl.clock, self._break_off)
         self.committer = Committer(
             frontier,
             crawl.store,

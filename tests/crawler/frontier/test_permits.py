@@ -466,3 +466,22 @@ async def test_more_go_at_once_when_hosts_are_late(late_s, most):
         assert await most_in_a_pass(driven, 100) == most
         given = [permit.host.slot for permit in await asyncio.gather(*tasks) if permit]
         assert len(set(given)) == 100
+
+
+@pytest.mark.parametrize("large", [False, True])
+async def test_a_large_page_keeps_only_its_own_host_waiting(large: bool) -> None:
+    """While it waits to be parsed; small ones keep all hosts waiting once there are too many."""
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock)
+        first, second = make_host(clock, "first.test"), make_host(clock, "second.test")
+        driven.permits.count_unparsed(first, 10_000_000, large=large)
+        driven.permits.hold(first)
+        driven.permits.hold(second)
+        asked = [asyncio.create_task(driven.next()) for _ in range(2)]
+        await clock.sleep_until(clock.monotonic() + 1)
+        granted = [task.result() for task in asked if task.done()]
+        assert [permit.host.slot for permit in granted if permit] == ["second.test"] * large
+        driven.permits.count_unparsed(first, -10_000_000, large=large)
+        await clock.sleep_until(clock.monotonic() + 1)
+        found = [task.result() for task in asked]
+        assert {permit.host.slot for permit in found if permit} == {"first.test", "second.test"}

@@ -517,3 +517,34 @@ async def test_a_robots_txt_that_is_refused_each_day_does_not_hold_a_patient_cra
     )
     assert crawled.urls("queued") == ["http://a.test/"]
     assert DAY_S < crawled.elapsed_s < 3 * DAY_S
+
+
+@pytest.mark.parametrize("by_limit", [False, True])
+@pytest.mark.parametrize("slow", ["/robots.txt", "/slow"])
+async def test_requests_in_flight_at_the_end_have_five_seconds(
+    world: World, slow: str, by_limit: bool
+) -> None:
+    """An answer that never ends keeps no crawl from ending, and its URL is not charged."""
+    patient_s = 600.0
+
+    def answers(request: Request) -> Reply:
+        reply = not_found() if request.url.endswith("/robots.txt") else html("ParsedPage", "/slow")
+        return replace(reply, delay_s=patient_s if request.url.endswith(slow) else 0.0)
+
+    def stop() -> None:
+        assert world.scheduler
+        world.scheduler.stop()
+
+    limits = {"max_time": 20.0} if by_limit else {}
+    start_s = world.clock.monotonic()
+    at = {} if by_limit else {20.0: stop}
+    first = await world.crawl(answers, "http://a.test/", at=at, crawl=limits)
+    assert world.clock.monotonic() - start_s == pytest.approx(25.0, abs=1.0)
+    assert first.rows["failed"] == []
+    patient_s = 0.0
+    again = await world.crawl(answers)
+    assert {row["url"] for row in again.rows["visited"]} == {
+        "http://a.test/",
+        "http://a.test/slow",
+    }
+    assert all(row["breaches"] == 0 for row in again.rows["hosts"])

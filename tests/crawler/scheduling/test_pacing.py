@@ -51,7 +51,7 @@ async def test_law_1_lanes_keep_their_rests_when_a_host_is_released_and_leased_a
 
     start_s = world.clock.monotonic()
     first = await world.crawl(
-        answers, "http://a.test/", "http://a.test/b", at={80: stop}, politeness=pace
+        answers, "http://a.test/", "http://a.test/b", at={86: stop}, politeness=pace
     )
     ended_s = max(entry.end_s for entry in first.log)
     assert ended_s - start_s == pytest.approx(90, abs=1)
