@@ -62,7 +62,7 @@ class RecrawlPlanner:
             return None
         said = declarations.parse(before.plan.declared)
         says = self._declared(queued, answer)
-        at = (before.plan.checked_at, self._clock.wall())
+        at = self._times(before.plan)
         same_use = said is not None and not says.changed(said, at=at)
         plan = self._plan(queued, answer, before.status, ContentChange.UNCHANGED, says)
         if answer.status == 304:
@@ -84,6 +84,11 @@ class RecrawlPlanner:
         ):
             return None
         return Revisited(id=queued.id, slot=slot, plan=plan)
+
+    def _times(self, before: Plan) -> tuple[float, float]:
+        """The times of the last answer and of this one. What was no longer available does not
+        return because the clock was set back."""
+        return before.checked_at, max(before.checked_at, self._clock.wall())
 
     def _declared(self, queued: Queued, answer: Answer, body: Directives | None = None) -> Declared:
         """What is declared of the use of a page from this answer on. `body`: by its meta elements;
@@ -145,7 +150,7 @@ class RecrawlPlanner:
             in_s = recrawl.retry_in_s(rules, failures)
             plan = structs.replace(before, due_in_s=in_s, failures=failures)
             said = declarations.parse(before.declared)
-            at = (before.checked_at, self._clock.wall())
+            at = self._times(before)
             if said is not None and said.changed(said, at=at):
                 plan, ban = must_read(plan), said.ban(at[1])
         return Revisited(id=queued.id, slot=slot, plan=plan, ban=ban)

@@ -395,3 +395,48 @@ async def test_redirects_met_by_revisits_widen_no_scope(world: Any) -> None:
     assert {entry.host for entry in crawled.log.requests()} == {"a.test", "h1.test"}
     roots = [url async for urls in world.store.seeds() for url in urls]
     assert roots == ["http://a.test/", "http://h1.test/"]
+
+
+@pytest.mark.parametrize("added", [{"X-Robots-Tag": "noindex, nofollow"}, {"TDM-Reservation": "1"}])
+async def test_what_a_304_says_of_a_page_has_it_requested_whole(
+    world: Any, added: dict[str, str]
+) -> None:
+    """As soon as its host may be contacted, once."""
+    began_s = world.clock.monotonic()
+    whole: list[float] = []
+
+    def answers(request: Request) -> Reply:
+        at_s = world.clock.monotonic() - began_s
+        said = added if at_s > 1.5 * DAY_S else {}
+        if request.headers.get("If-None-Match"):
+            return Reply(status=304, headers={"ETag": '"1"', **said})
+        if request.url == "http://a.test/":
+            whole.append(at_s)
+        return Reply(body=html("A").body, headers={"ETag": '"1"', **said})
+
+    crawled = await live(world, answers, "http://a.test/", days=4.5, revisit=FIXED)
+    first, again = whole
+    assert first < 10.0
+    assert 2 * DAY_S < again < 2 * DAY_S + 10.0
+    (row,) = crawled.rows["visited"]
+    assert row["indexable"] == row["followable"] == int("X-Robots-Tag" not in added)
+    assert row["usage"] == ("tdm-reservation: 1 (header)" if "TDM-Reservation" in added else None)
+    assert row["visits"] == 6
+
+
+async def test_a_page_that_ended_does_not_return_when_the_clock_is_set_back(world: Any) -> None:
+    end = datetime.fromtimestamp(world.clock.wall() + 1.5 * DAY_S, UTC).isoformat()
+
+    def answers(request: Request) -> Reply:
+        return Reply(body="A", headers={"X-Robots-Tag": f"unavailable_after: {end}"})
+
+    def set_back() -> None:
+        world.clock.set_wall(-30 * DAY_S)
+
+    crawled = await world.crawl(
+        answers, "http://a.test/", forever=True, revisit=FIXED, cap_s=6 * DAY_S,
+        at={2.5 * DAY_S: set_back, 5 * DAY_S: stop(world)},
+    )  # fmt: skip
+    (row,) = crawled.rows["visited"]
+    assert row["indexable"] == 0
+    assert row["visits"] == 6
