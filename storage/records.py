@@ -112,6 +112,15 @@ class Lease(Struct, frozen=True, kw_only=True):
     robots_large: Mapping[str, int] = {}
 
 
+class Glance(Struct, frozen=True, kw_only=True):
+    """What is stored of a host that is not leased to the one who asks. clock: None if another
+    session leases it."""
+
+    clock: HostClock | None
+    paused: bool = False
+    slow_s: float | None = None
+
+
 class Outlook(Struct, frozen=True, kw_only=True):
     """When work of hosts that are not leased falls due; None: there is none."""
 

@@ -24,6 +24,7 @@ from storage.records import (
     Batch,
     Completed,
     Contact,
+    Glance,
     HeldAddress,
     HostClock,
     HostUpdate,
@@ -65,12 +66,53 @@ from storage.url_records import (
 )
 
 __all__ = [
-    "SEEDS_AT_ONCE", "SUSPECT_REST_S", "Batch", "Before", "BlockReason", "Blocked", "Completed",
-    "Contact", "Dropped", "Failed", "HeldAddress", "HostClock", "HostUpdate", "Judged", "Lease",
-    "Link", "Looked", "Malformed", "Moved", "Order", "Outcome", "Outlink", "Outlook", "Plan",
-    "Pointer", "Prefetch", "Prefetched", "Pulse", "Queued", "Reader", "Rel", "Retry",
-    "Revisited", "RobotsDue", "Row", "RowPage", "SitemapRead", "Stats", "Store", "StoreError",
-    "StoreRefused", "StoreTelemetry", "Unplanned", "UrlState", "Visited", "WorkerStatus",
+    "SEEDS_AT_ONCE",
+    "SUSPECT_REST_S",
+    "Batch",
+    "Before",
+    "BlockReason",
+    "Blocked",
+    "Completed",
+    "Contact",
+    "Dropped",
+    "Failed",
+    "Glance",
+    "HeldAddress",
+    "HostClock",
+    "HostUpdate",
+    "Judged",
+    "Lease",
+    "Link",
+    "Looked",
+    "Malformed",
+    "Moved",
+    "Order",
+    "Outcome",
+    "Outlink",
+    "Outlook",
+    "Plan",
+    "Pointer",
+    "Prefetch",
+    "Prefetched",
+    "Pulse",
+    "Queued",
+    "Reader",
+    "Rel",
+    "Retry",
+    "Revisited",
+    "RobotsDue",
+    "Row",
+    "RowPage",
+    "SitemapRead",
+    "Stats",
+    "Store",
+    "StoreError",
+    "StoreRefused",
+    "StoreTelemetry",
+    "Unplanned",
+    "UrlState",
+    "Visited",
+    "WorkerStatus",
 ]  # fmt: skip
 
 
@@ -262,6 +304,11 @@ class Store(Protocol):
     async def acquire(self, session: int, slots: Sequence[str]) -> Mapping[str, Lease]:
         """Lease these hosts, whether known or not, without prefetched URLs. Slots that are already
         leased are missing from the result."""
+        ...
+
+    async def glance(self, session: int, slot: str) -> Glance | None:
+        """Return what is stored of a host, without leasing it; None if it is unknown, as it then
+        remains."""
         ...
 
     async def outlook(self, session: int) -> Outlook:

@@ -19,11 +19,14 @@ from crawler.fetching.request import Answer, Failure, Request
 from crawler.frontier.frontier import PAGE, Frontier
 from crawler.frontier.host_queue import Permit
 from crawler.frontier.origin import Origin
+from crawler.frontier.reasons import HELD_ELSEWHERE
 from crawler.frontier.tickets import FrontierClosedError
+from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.observer import Observer, Waited
 from crawler.scheduling.task_set import TaskSet
 from policies.robots_state import RobotsState, is_due
 from policies.url import host_of, origin_of
+from storage.store import Glance
 
 _T = TypeVar("_T")
 
@@ -79,15 +82,22 @@ class CallerGate(ABC):
         """A caller no longer uses the line."""
         line.users -= 1
 
+    @abstractmethod
+    async def _glance(self, slot: str) -> Glance | None:
+        """What is stored of a host that is not held. Raises as `_check_open`."""
+
     async def _line(self, url: str) -> HostLine:
         """The line of the URL's host, with the caller counted among its users."""
-        name = host_of(url)
-        config = self.config
+        self._check_identity(url)
+        return await self._use(self.slot_of(host_of(url)))
+
+    def _check_identity(self, url: str) -> None:
+        """Refuse a host beyond loopback without a contact (law 10). Raises ConfigError."""
+        name, config = host_of(url), self.config
         if not config.has_contact and name not in self._loopback_names:
             check_identity(config, [url])
             if len(self._loopback_names) < LOOPBACK_NAMES_MAX:
                 self._loopback_names.add(name)
-        return await self._use(self.slot_of(name))
 
     def slot_of(self, host: str) -> str:
         return self.config.slot_of(host)
@@ -283,12 +293,21 @@ class CallerGate(ABC):
         return await self._at(url, look)
 
     async def next_turn(self, url: str) -> NextTurn:
-        """Return when the URL's host may be contacted for it, without contacting it."""
-        line = await self._line(url)
-        try:
-            return self.waits.next_turn(line, url)
-        finally:
-            self._leave(line)
+        """Return when the URL's host may be contacted for it, without contacting or leasing it: the
+        question leaves nothing behind."""
+        self._check_identity(url)
+        slot = self.slot_of(host_of(url))
+        self._check_open()
+        if (host := self.frontier.permits.get(slot)) is None:
+            found = await self._glance(slot)
+            if found is not None and found.clock is None:
+                reason = HELD_ELSEWHERE.sentence
+                return NextTurn(in_s=ELSEWHERE_AGAIN_S, reason=reason, ahead=0)
+            host = self.frontier.seen(slot, found)
+        line = self._get(slot)
+        return self.waits.next_turn(
+            line if line is not None and line.host is host else HostLine(host), url
+        )
 
     def wait_s(self, url: str) -> float:
         """For how long a permit for this URL is known not to be granted."""

@@ -14,6 +14,7 @@ from crawler.frontier.host_queue import Permit
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.scheduling.scheduler import Scheduler
 from crawler.sinks.dispatch import in_page_function
+from storage.store import Glance
 
 LINES_KEPT_MAX: Final = 1_024  # beyond it, those that no caller uses are forgotten
 
@@ -86,6 +87,12 @@ class CrawlGate(CallerGate):
         if line is None or line.host is not host:
             line = self._lines[slot] = HostLine(host)
         return line
+
+    async def _glance(self, slot: str) -> Glance | None:
+        await self._scheduler.begun.wait()
+        self._check_open()
+        crawl = self._scheduler.crawl
+        return await crawl.store.glance(crawl.session, slot)
 
     def _leave(self, line: HostLine) -> None:
         super()._leave(line)

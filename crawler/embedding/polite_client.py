@@ -20,7 +20,6 @@ from crawler.downloading.robots_fetcher import RobotsFetcher
 from crawler.downloading.robots_parser import RobotsParser
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_lines import CallerLines, HostLine
-from crawler.embedding.caller_verdicts import NextTurn
 from crawler.errors import (
     CourtlyError,
     SessionClosed,
@@ -44,7 +43,6 @@ from crawler.frontier.commands import (
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.host_queue import Permit
 from crawler.frontier.origin import Origin
-from crawler.frontier.reasons import HELD_ELSEWHERE
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.observer import Observer
 from crawler.orders import InvalidOrderError, SteerHosts, decode
@@ -52,8 +50,7 @@ from crawler.processing.committer import Committer
 from crawler.scheduling.command_loop import commands_of
 from crawler.scheduling.renewal import Renewal
 from crawler.scheduling.task_set import TaskSet
-from policies.url import host_of
-from storage.store import Store, StoreError, WorkerStatus
+from storage.store import Glance, Store, StoreError, WorkerStatus
 
 
 class PoliteClient(CallerGate):
@@ -83,6 +80,8 @@ class PoliteClient(CallerGate):
         super().__init__(frontier, downloader, TaskSet(frontier.commands), clock, observer)
         self._config = config
         self._shared = store.shared
+        self._store = store
+        self._session = session
         self._renewal = Renewal(self.frontier, store, session, clock)
         self._committer = Committer(self.frontier, store, session, clock, observer=observer)
         self._lines = CallerLines(
@@ -230,11 +229,8 @@ class PoliteClient(CallerGate):
     def config(self) -> Config:
         return self._config
 
-    async def next_turn(self, url: str) -> NextTurn:
-        slot = self.slot_of(host_of(url))
-        if self._shared and self._lines.get(slot) is None and await self._lines.hold(slot) is None:
-            return NextTurn(in_s=ELSEWHERE_AGAIN_S, reason=HELD_ELSEWHERE.sentence, ahead=0)
-        return await super().next_turn(url)
+    async def _glance(self, slot: str) -> Glance | None:
+        return await self._store.glance(self._session, slot)
 
     def _get(self, slot: str) -> HostLine | None:
         return self._lines.get(slot)

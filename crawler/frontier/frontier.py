@@ -39,7 +39,17 @@ from policies.retries import FailureCode, GiveUp, RetryRules, after_no_connectio
 from policies.robots_policy import Closed
 from policies.robots_state import RobotsState
 from policies.url import origin_of
-from storage.store import Completed, HostUpdate, Lease, Prefetched, Retry, Store, StoreError
+from storage.store import (
+    Completed,
+    Glance,
+    HostClock,
+    HostUpdate,
+    Lease,
+    Prefetched,
+    Retry,
+    Store,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
@@ -147,6 +157,26 @@ class Frontier:
         if not host.prefetched and lease.prefetched.next_due_in_s is not None:
             self.want(host)
         return host
+
+    def seen(self, slot: str, found: Glance | None) -> HostQueue:
+        """A host that is not held, as it is stored, to answer questions by. found: None for one
+        that is unknown."""
+        glance = found or Glance(clock=None)
+        lease = Lease(
+            slot=slot,
+            epoch=0,
+            clean=True,
+            clock=glance.clock or HostClock(),
+            paused=glance.paused,
+            slow_s=glance.slow_s,
+            visited=0,
+            body_bytes=0,
+            robots={},
+            prefetched=Prefetched(urls=(), next_due_in_s=None),
+            robots_all=False,  # the stored delay stands, whatever has asked for it
+        )
+        politeness = self._config.config.site(slot).politeness
+        return HostQueue(lease, politeness, now_s=self._clock.monotonic())
 
     def drop(self, host: HostQueue) -> None:
         """The host is no longer held."""

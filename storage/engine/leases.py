@@ -18,7 +18,7 @@ from storage.engine.recrawl_plans import ListingShape, RecrawlPlans, listing_of
 from storage.engine.robots_copies import COPY_BYTES_MAX, read_copy
 from storage.engine.statements import Statements, Values
 from storage.records import WAIT_INSTEAD_S, WAIT_S_MAX
-from storage.store import HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
+from storage.store import Glance, HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
 
 COPIES_PER_LEASE = 64  # robots.txt copies given with a lease
 ORIGINS_AT_ONCE = 256  # of one host, read for one `Prefetch`: some 3 ms
@@ -185,6 +185,19 @@ class Leases:
             return []
         ids = self._sql.read(list[int], "claimable", now_s, hosts)
         return self._lease(ids, urls_per_host, now_s, referrers=referrers)
+
+    def glance(self, slot: str, now_s: float) -> Glance | None:
+        """What is stored of a host; None if it is unknown. Writes nothing."""
+        found = self._sql.read_many(list[tuple[str, int]], "slot_ids", [(slot,)])
+        if not found:
+            return None
+        keys: list[Values] = [(key,) for _, key in found]
+        rows = self._sql.read_many(_SlotShape, "leases", keys, now_s, now_s, now_s, 1)
+        for row in map(_SlotRow._make, rows):
+            if row.lease is None or row.name in self._held:
+                slow_s = None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX)
+                return Glance(clock=row.clock(), paused=bool(row.paused), slow_s=slow_s)
+        return Glance(clock=None)
 
     def acquire(self, slots: Sequence[str], now_s: float) -> dict[str, Lease]:
         ids = self._names.slots(slots, now_s)

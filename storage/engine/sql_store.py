@@ -171,6 +171,7 @@ class SqlStore:
 
     claim = transaction(Writer.claim, session=True)
     outlook = transaction(Writer.outlook, session=True)
+    glance = transaction(Writer.glance, session=True)
     robots_get = transaction(Writer.robots_get, refused=None)
     robots_due = transaction(Writer.robots_due, session=True)
     revisits_due = transaction(Writer.revisits_due, session=True)

@@ -24,6 +24,7 @@ from storage.store import (
     Batch,
     Blocked,
     Completed,
+    Glance,
     HostUpdate,
     Judged,
     Lease,
@@ -266,6 +267,9 @@ class Writer:
         leases = self.leases.acquire(slots, self.at.now_s)
         self.finish(CounterChanges(), {})
         return leases
+
+    def glance(self, session: int, slot: str) -> Glance | None:
+        return self.leases.glance(slot, self.at.now_s)
 
     def outlook(self, session: int) -> Outlook:
         now_s = self.at.now_s

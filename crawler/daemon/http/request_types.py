@@ -21,6 +21,9 @@ Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Names = Name | Annotated[list[str], Meta(min_length=1)]
 Url = Annotated[str, Meta(min_length=1, max_length=20_000)]
 Wait = Annotated[float, Meta(ge=0, le=WAIT_S_MAX)]
+# No number from outside is unbounded: where there is no narrower range, operations check it.
+Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
+Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 PermitTime = Annotated[float, Meta(gt=0, le=600)]
 Status = Annotated[int, Meta(ge=100, le=999)]
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
@@ -47,9 +50,9 @@ class HostsParams(Strict, frozen=True, kw_only=True):
 class HistoryParams(Strict, frozen=True, kw_only=True):
     """Unix seconds, and the length of a step in seconds."""
 
-    from_: float | None = field(default=None, name="from")
-    to: float | None = None
-    step: int | None = None
+    from_: Number | None = field(default=None, name="from")
+    to: Number | None = None
+    step: Whole | None = None
 
 
 class HostParams(Strict, frozen=True, kw_only=True):
@@ -127,7 +130,7 @@ class SteerBody(Strict, frozen=True, kw_only=True):
 
 
 class SlowBody(SteerBody, frozen=True, kw_only=True):
-    delay_s: float
+    delay_s: Number
 
 
 class FailedBody(Strict, frozen=True, kw_only=True):
@@ -139,7 +142,7 @@ class FailedBody(Strict, frozen=True, kw_only=True):
 
 class SeedsBody(Strict, frozen=True, kw_only=True):
     urls: list[str]
-    priority: float = 0.0
+    priority: Number = 0.0
 
 
 class CheckBody(Strict, frozen=True, kw_only=True):
@@ -168,7 +171,7 @@ class FetchBody(Strict, frozen=True, kw_only=True):
     text: str | None = None
     follow: bool = True
     retry: bool = True
-    timeout_s: float | None = None
+    timeout_s: Number | None = None
     stream: bool = True
     description_bytes: Annotated[int, Meta(ge=1_000, le=1_000_000)] = 8_000
     max_wait_s: Wait | None = None
@@ -190,7 +193,7 @@ class RenewBody(Strict, frozen=True, kw_only=True):
 class PermitEndBody(Strict, frozen=True, kw_only=True):
     """The answer, if there was one: the host backs off after 429 and 503, and for Retry-After."""
 
-    status: int | None = None
+    status: Whole | None = None
     headers: dict[str, str] = {}
 
 
@@ -230,6 +233,13 @@ def read_query(items: Iterable[tuple[str, str]], kind: type[T]) -> T:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise _problem(str(error), kind) from None
+    except UnicodeEncodeError:
+        wrong = next(name for name, value in values.items() if not _is_text(value))
+        raise invalid(wrong, "has a lone surrogate, which is no character") from None
+
+
+def _is_text(value: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 @cache

@@ -62,7 +62,7 @@ async def test_waiting_calls_of_some_tokens_refuse_nobody_else(
         await made.idle()
         await made.local.post("/api/hosts/pause", {"host": "a.test"})
         async with waiting(
-            made, town.url("a.test", "/one.html"), 280 // len(greedy), *greedy
+            made, town.url("a.test", "/one.html"), 180 // len(greedy), *greedy
         ) as refused:
             assert refused
             assert {one.status for one in refused} <= {429, 503}
