@@ -113,8 +113,7 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class Glance(Struct, frozen=True, kw_only=True):
-    """What is stored of a host that is not leased to the one who asks. clock: None if another
-    session leases it."""
+    """What is stored of a host. clock: None if it is leased, and its clock is in memory."""
 
     clock: HostClock | None
     paused: bool = False

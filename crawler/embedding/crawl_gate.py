@@ -91,7 +91,9 @@ class CrawlGate(CallerGate):
     async def _glance(self, slot: str) -> Glance | None:
         await self._scheduler.begun.wait()
         self._check_open()
-        crawl = self._scheduler.crawl
+        crawl, away = self._scheduler.crawl, self._scheduler.leases.clock_away(slot)
+        if away is not None:
+            return Glance(clock=away)
         return await crawl.store.glance(crawl.session, slot)
 
     def _leave(self, line: HostLine) -> None:

@@ -18,7 +18,7 @@ from crawler.processing.context import CrawlContext
 from crawler.scheduling.other_workers import OtherWorkers
 from crawler.scheduling.rejudging import Rejudging
 from policies.scope import ScopeRules, Skip
-from storage.store import HostUpdate
+from storage.store import HostClock, HostUpdate
 
 HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are in the store
 WAITING_NOTED = 1_000  # hosts that have had their pages; a summary shows a hundred
@@ -293,6 +293,11 @@ class HostLeases:
         """The limit for which a host was put away; None if it was not."""
         away = self._full.get(slot)
         return None if away is None else away.limit
+
+    def clock_away(self, slot: str) -> HostClock | None:
+        """The clock of a host when it was put away; None if it was not."""
+        away = self._full.get(slot)
+        return None if away is None else away.update.clock
 
     def bring_back(self, before: Config, config: Config) -> None:
         """After a config change, bring back full hosts whose limits have changed."""

@@ -194,7 +194,7 @@ class Leases:
         keys: list[Values] = [(key,) for _, key in found]
         rows = self._sql.read_many(_SlotShape, "leases", keys, now_s, now_s, now_s, 1)
         for row in map(_SlotRow._make, rows):
-            if row.lease is None or row.name in self._held:
+            if row.lease is None:
                 slow_s = None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX)
                 return Glance(clock=row.clock(), paused=bool(row.paused), slow_s=slow_s)
         return Glance(clock=None)

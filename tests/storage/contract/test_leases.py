@@ -384,3 +384,17 @@ async def test_a_host_whose_pace_is_changed_by_hand_is_roused(rig):
     await rig.store.set_control("b.test", slow_s=2.0)
     await rig.store.set_control("nobody.test", slow_s=2.0)
     assert [lease.slot for lease in await rig.claim()] == ["b.test"]
+
+
+async def test_a_glance_changes_nothing(rig):
+    """Of an unknown host, a free one, and one that another session leases."""
+    assert await rig.store.glance(rig.session, "unknown.test") is None
+    assert await rig.store.acquire(rig.session, []) == {}
+    assert await rig.reader.host("unknown.test") is None
+    await rig.add("http://a.test/")
+    before = await rig.reader.host("a.test")
+    found = await rig.store.glance(rig.session, "a.test")
+    assert (found.paused, found.slow_s, found.clock.contacts) == (False, None, 0)
+    assert await rig.reader.host("a.test") == before
+    assert [lease.slot for lease in await rig.claim()] == ["a.test"]
+    assert (await rig.store.glance(rig.session, "a.test")).clock is None  # it is in memory
