@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
@@ -20,13 +22,15 @@ from crawler.daemon.http.guards import HttpSettings
 from crawler.fetching.guard import AddressRefusedError, socket_guard
 from crawler.front_door import bodies, connections
 from crawler.front_door.connections import CONNECTIONS_MAX, HEAD_BYTES_MAX
-from crawler.front_door.listener import bind
+from crawler.front_door.listener import HANDSHAKES_MAX, bind
 from crawler.front_door.request_handler import HEADERS_MAX
+from crawler.front_door.tls import Certificate
 from crawler.mcp_server.http_transport import PATH, serving_http
 from crawler.mcp_server.server import make_server
 from crawler.mcp_server.tools import Tools
 from policies.address import AddressRules
 from storage.socket_path import socket_path
+from tests.crawler.daemon.certificates import OPENSSL, make_certificate
 from tests.crawler.mcp_server.conftest import AGENT, HELLO
 
 TOKEN = "correct horse battery staple"
@@ -102,13 +106,15 @@ async def closed(reader: Reader) -> bool:
 
 
 @asynccontextmanager
-async def tools_over_http(token: str) -> AsyncIterator[Server]:
+async def tools_over_http(
+    token: str, certificate: Certificate | None = None
+) -> AsyncIterator[Server]:
     clock = RealClock()
     (bound,) = await bind("127.0.0.1", 0)
     with closing(bound):
         async with PoliteSession(user_agent=AGENT) as session:
             server = make_server(Tools(session, clock, config=session.config), clock)
-            async with serving_http(server, [bound], clock, token=token):
+            async with serving_http(server, [bound], clock, token=token, certificate=certificate):
                 place = bound.getsockname()
                 yield Server(place, "POST", PATH, json.dumps(HELLO).encode(), PATH, token)
 
@@ -294,3 +300,40 @@ async def test_no_fetch_leads_to_a_listener_of_this_process(server: Server) -> N
             with pytest.raises(AddressRefusedError, match="this crawler itself listens"):
                 make((family, socket.SOCK_STREAM, 0, "", peer))
     make((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port - 1))).close()
+
+
+async def test_tools_are_served_with_a_certificate(
+    agent_tls: tuple[Server, ssl.SSLContext],
+) -> None:
+    """And handshakes that are never completed starve nobody."""
+    server, context = agent_tls
+    assert not isinstance(server.place, Path)
+    silent = [await server.connect() for _ in range(HANDSHAKES_MAX + 10)]
+    reader, writer = await asyncio.open_connection(*server.place, ssl=context)
+    writer.write(server.request())
+    assert await status_in(reader) == 200
+    for _, one in [*silent, (reader, writer)]:
+        one.close()
+
+
+@pytest.fixture
+async def agent_tls(tmp_path: Path) -> AsyncIterator[tuple[Server, ssl.SSLContext]]:
+    if OPENSSL is None:
+        pytest.skip("no openssl to make certificates with")
+    make_certificate(tmp_path)
+    made = Certificate(tmp_path / "page.pem", tmp_path / "page.key")
+    async with in_own_task(tools_over_http("", made)) as server:
+        yield server, ssl.create_default_context(cafile=str(tmp_path / "page.pem"))
+
+
+def test_every_listener_is_behind_the_front_door() -> None:
+    """Only there is it registered as a place that no fetch may lead to."""
+    root = Path(__file__).parents[3]
+    opens = re.compile(r"\b(create_(unix_)?server|start_(unix_)?server|(TCP|Unix|Sock)Site)\(")
+    found = {
+        path.relative_to(root).as_posix()
+        for path in (root / "crawler").rglob("*.py")
+        if opens.search(path.read_text(encoding="utf-8"))
+    }
+    # A local web, for tests and `courtly demo`, is there to be fetched from.
+    assert found == {"crawler/front_door/listener.py", "crawler/testing/local_web.py"}
