@@ -158,8 +158,8 @@ async def server(
 
 
 async def test_silent_connections_starve_nobody(server: Server) -> None:
-    """Neither those that send nothing, nor a part of a header, nor what is no header."""
-    sent = (b"", server.request()[:40], b"\r\n", b"X" * 100)
+    """Whether they send nothing, an empty line or a part of a header."""
+    sent = (b"", server.request()[:40], b"\r\n", server.method.encode())
     opened = []
     for number in range(CONNECTIONS_MAX + 40):
         opened.append(await server.connect())
@@ -239,7 +239,7 @@ async def test_what_is_no_http_is_answered_and_not_quoted(server: Server) -> Non
 async def test_the_bound_of_a_header_is_counted_for_each_request(server: Server) -> None:
     reader, writer = await server.connect()
     padded = server.request("X: " + "y" * 8_000)
-    for _ in range(HEAD_BYTES_MAX // 8_000 + 2):
+    for _ in range(HEAD_BYTES_MAX // 5_000 + 2):
         writer.write(padded[:5_000])
         await asyncio.sleep(0.01)
         writer.write(padded[5_000:])

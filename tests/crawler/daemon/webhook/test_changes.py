@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -134,3 +135,12 @@ def test_the_text_of_a_notification(event: Event, state: HealthState, words: str
     change = Change(event=event, check=health_of(state).checks[0], since=WALL_S, lasted_s=120)
     made = notification_of(change, daemon="crawl", health=BAD, page="http://x/", at_s=WALL_S + 120)
     assert made.text == words
+
+
+def test_a_notification_shows_hostile_text_harmlessly() -> None:
+    """A sentence may name hosts and errors."""
+    check = msgspec.structs.replace(health_of(BAD).checks[0], sentence="No\n\x1b[2J\u202e\x85.")
+    change = Change(event=Event.BEGAN, check=check, since=WALL_S, lasted_s=120)
+    made = notification_of(change, daemon="crawl", health=BAD, page="http://x/", at_s=WALL_S + 120)
+    assert made.sentence == "No\ufffd\ufffd[2J\ufffd\ufffd."
+    assert made.text.endswith(f" {made.sentence}")
