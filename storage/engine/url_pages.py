@@ -105,7 +105,7 @@ def failures_by_code(sql: Statements) -> dict[str, int]:
     codes: Counter[str] = Counter()
     for text, urls in rows:
         codes[str(text).partition(":")[0]] += _int(urls)
-    return dict(codes.most_common())
+    return dict(sorted(codes.items(), key=lambda one: (-one[1], one[0])))
 
 
 _SEEDS: Final = (
