@@ -25,6 +25,7 @@ class HoldReason(enum.StrEnum):
     DATABASE_UNREACHABLE = "database-unreachable"
     DATABASE_ERROR = "database-error"
     LEASES_EXPIRED = "leases-expired"
+    DATABASE_WENT_BACK = "database-went-back"
 
 
 SENTENCES: Final[Mapping[HoldReason, str]] = {
@@ -42,6 +43,9 @@ SENTENCES: Final[Mapping[HoldReason, str]] = {
     HoldReason.DATABASE_ERROR: "the database server reports an error that may pass",
     HoldReason.LEASES_EXPIRED: (
         "the database has not confirmed in time that this worker still holds its hosts"
+    ),
+    HoldReason.DATABASE_WENT_BACK: (
+        "the database went back in time: other workers that do not know of it must stop first"
     ),
 }
 

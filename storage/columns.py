@@ -29,7 +29,7 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
     "hosts": (
         "host", "queued", "visited", "blocked", "failed", "body_bytes", "delay_s", "delay_source",
         "next_at", "paused", "backoff_until", "contacts", "smallest_rest_s", "peak_concurrency",
-        "breaches", "slow_s", "latency_s", "connect_failures", "backoff_status",
+        "breaches", "slow_s", "latency_s", "connect_failures", "backoff_status", "unproven",
     ),
     "robots": (
         "origin", "host", "state", "status", "fetched_at", "expires_at", "retry_at", "body_bytes",

@@ -73,7 +73,16 @@ class CrawlState(Struct, frozen=True, kw_only=True):
     writer: int  # the newest that is not one of a copy
     paused: bool
     now_s: float  # the store's time
+    distrusted: int  # stamps of hosts up to this one prove nothing
     skips: Mapping[str, int]  # URLs left out, by reason
+
+
+# Stamps of one database mean nothing in another. Statements of every engine; the number is that of
+# `CrawlState.distrusted`.
+FORGET_STAMPS: Final = (
+    "UPDATE slots SET clean = 0 WHERE contacts > 0 AND stamp <= {}",
+    "UPDATE slots SET stamp = 0",
+)
 
 
 class CopySource(Protocol):

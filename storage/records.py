@@ -40,6 +40,8 @@ class HostClock(Struct, frozen=True, kw_only=True):
     smallest_rest_s: float | None = None  # the shortest time there ever was between two contacts
     peak_concurrency: int = 0
     breaches: int = 0  # contacts that began too early: law 1 (docs/laws.md) allows none
+    # Contacts after one whose end nobody measured: its worker died, or the database forgot it.
+    unproven: int = 0
 
 
 class Contact(Struct, frozen=True, kw_only=True):
@@ -189,6 +191,7 @@ class StoreTelemetry(Struct, frozen=True, kw_only=True):
     conflicts: int = 0  # transactions repeated because of others: deadlocks and the like
     commits_settled: int = 0  # without an answer, until the server was asked what became of them
     reconnections: int = 0
+    returns: int = 0  # how often the database was found to have gone back in time
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -210,6 +213,9 @@ class Pulse(Struct, frozen=True, kw_only=True):
 
     lease_s: float  # its hosts may be contacted until this long after the call was *made*
     lost: bool = False  # other workers had taken its hosts: none of its leases is valid any more
+    # The database went back in time, and hosts cannot be leased yet: another worker that does not
+    # know of it may still contact them.
+    settling: bool = False
     # Other workers that were not idle a moment ago, or are not heard of. While there are any, there
     # may be more hosts to be claimed soon.
     others_active: int = 0

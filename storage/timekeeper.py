@@ -1,14 +1,18 @@
-"""The clock of a store: Unix seconds that never run backwards."""
+"""The clock of a store, Unix seconds that never run backwards; and proof that time has passed."""
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
+
+from storage.ticks import Ticks
 
 _SLACK_S = 1.0  # clocks that are closer count as equal, so that slewing corrects nothing
 
@@ -25,13 +29,29 @@ class Uptime(Struct, frozen=True):
             return None
         return self.uptime_s - uptime_s
 
+    @property
+    def boot_key(self) -> int:
+        """The boot in 64 bits, as it is stored beside each host."""
+        return _key_of(self.boot)
+
+
+@cache
+def _key_of(boot: str) -> int:
+    return int.from_bytes(blake2b(boot.encode(), digest_size=8).digest(), signed=True)
+
 
 @cache
 def _boot() -> str | None:
+    """What processes have in common whose uptimes can be compared. A time namespace has an uptime
+    of its own."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None
+    try:
+        return f"{boot} {Path('/proc/self/ns/time').readlink()}"
+    except OSError:  # an older kernel has none
+        return boot
 
 
 def machine_uptime() -> Uptime | None:
@@ -46,8 +66,9 @@ class Moment(Struct, frozen=True):
     now_s: float
     wall_s: float
     shift_s: float
-    uptime: Uptime | None = None
+    uptime: Uptime
     late_s: float = 0.0  # how far `now_s` may be behind
+    ticks: Ticks | None = None  # of a database that several workers share
 
     @property
     def latest_s(self) -> float:
@@ -55,9 +76,29 @@ class Moment(Struct, frozen=True):
         short."""
         return self.now_s + self.late_s
 
+    @property
+    def stamp(self) -> tuple[int, float]:
+        """This moment, as it is stored beside what is true of it: boot and uptime."""
+        return self.uptime.boot_key, self.uptime.uptime_s
+
+    def passed_s(self, tick: int, boot: int | None, uptime_s: float | None) -> float:
+        """Seconds that have certainly passed since something was stored with this stamp, by a
+        worker on this machine or, with the tick, on any other. No clock that can be set has a say.
+        """
+        now_s = self.uptime.uptime_s
+        since_s = now_s
+        if boot == self.uptime.boot_key and uptime_s is not None:
+            since_s = min(since_s, uptime_s)
+        elif self.ticks is not None and (seen_s := self.ticks.seen_s(tick)) is not None:
+            since_s = min(since_s, seen_s)
+        return now_s - since_s
+
 
 class StoreTime(Protocol):
     """The clock of a store."""
+
+    @property
+    def ticks(self) -> Ticks | None: ...
 
     def resume(self, last_s: float, shift_s: float, passed_s: float | None = None) -> None: ...
 
@@ -67,7 +108,7 @@ class StoreTime(Protocol):
 
     def shift_s(self) -> float: ...
 
-    def uptime(self) -> Uptime | None: ...
+    def uptime(self) -> Uptime: ...
 
     def wall_s(self) -> float: ...
 
@@ -78,6 +119,8 @@ class Timekeeper:
     It starts from the wall clock, or where the last session ended, and then follows `monotonic`.
     Without that it follows the wall clock, except backwards.
     """
+
+    ticks = None
 
     def __init__(
         self,
@@ -90,6 +133,7 @@ class Timekeeper:
         self._source = wall if monotonic is None else monotonic
         self._offset_s = wall() - self._source()  # to add to the source
         self._last_s = wall()
+        self._own = f"process {secrets.token_hex(8)}"
 
     def resume(self, last_s: float, shift_s: float, passed_s: float | None = None) -> None:
         """Continue after a session whose last time was `last_s`, `shift_s` ahead of the wall clock.
@@ -121,9 +165,11 @@ class Timekeeper:
         shift_s = self.now_s() - self._wall()
         return shift_s if abs(shift_s) > _SLACK_S else 0.0
 
-    def uptime(self) -> Uptime | None:
-        """Return the uptime, by which the next session measures the time between; None: unknown."""
-        return None if self._uptime is None else self._uptime()
+    def uptime(self) -> Uptime:
+        """Return the uptime, by which the next session measures the time between. Where it is not
+        known, that of this process, which no other can compare with its own."""
+        known = None if self._uptime is None else self._uptime()
+        return known or Uptime(self._own, self._source())
 
     def wall_s(self) -> float:
         """Return the wall clock's time, for dates from the network, such as the expiry of

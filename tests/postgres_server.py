@@ -27,6 +27,7 @@ from typing import Any, Final
 
 import pytest
 
+from storage.postgres.schema import fingerprint
 from storage.postgres.statements import SCRIPTS
 
 VERSION_MIN: Final = 15
@@ -35,6 +36,7 @@ USER: Final = "courtly"  # the superuser of the server; needs no password
 WITH_PASSWORD: Final = "with_password"
 _WAIT_S_MAX: Final = 60.0
 _POLL_S: Final = 0.02
+_MARK: Final = f"UPDATE crawl SET fingerprint = '{fingerprint()}';"
 _INSERT: Final = re.compile(r"^INSERT INTO .*?;$", re.MULTILINE | re.DOTALL)
 # Deleting is a hundred times faster than TRUNCATE where there are few rows.
 _EMPTY: Final = """
@@ -68,7 +70,7 @@ rm -rf "$1"
 
 
 def schema() -> str:
-    return (SCRIPTS / "schema.sql").read_text(encoding="utf-8")
+    return (SCRIPTS / "schema.sql").read_text(encoding="utf-8") + _MARK
 
 
 # ---------------------------------------------------------------- programs
@@ -121,14 +123,24 @@ class PostgresServer:
     The methods block; a coroutine calls them with `asyncio.to_thread` if others are to continue.
     """
 
-    def __init__(self, programs: Path, *, fsync: bool = False) -> None:
-        """Create the files of the server. `fsync`: commits survive a power cut, and are slow."""
+    def __init__(
+        self,
+        programs: Path,
+        *,
+        fsync: bool = False,
+        replicated: bool = False,
+        replica_of: PostgresServer | None = None,
+    ) -> None:
+        """Create the files of the server. `fsync`: commits survive a power cut, and are slow.
+        replicated: it can have replicas. replica_of: a running server."""
         self.folder = Path(tempfile.mkdtemp(prefix="courtly-pg-"))  # others cannot read it
         self.data = self.folder / "data"
         self.log = self.folder / "log"
         self.host = "127.0.0.1"
         self.port = _free_port()
         self._fsync = fsync
+        self._replicated = replicated
+        self._replica_of = replica_of
         self._user = _other_user()
         self._process: subprocess.Popen[bytes] | None = None
         self._shared: str | None = None  # see `emptied_database`
@@ -143,7 +155,10 @@ class PostgresServer:
             if self._user is not None:
                 os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
             self._programs = self._accessible(programs)
-            self._create()
+            if replica_of is None:
+                self._create()
+            else:
+                self._copy(replica_of)
         except BaseException:
             self.close()
             raise
@@ -214,7 +229,7 @@ class PostgresServer:
             self._shared = self.create_database()
             self.execute(schema(), url=self._shared)
         else:
-            self.execute(_EMPTY + "".join(_INSERT.findall(schema())), url=self._shared)
+            self.execute(_EMPTY + "".join(_INSERT.findall(schema())) + _MARK, url=self._shared)
         return self._shared
 
     def execute(self, sql: str, *, url: str | None = None) -> None:
@@ -265,12 +280,30 @@ class PostgresServer:
             "full_page_writes": "on" if self._fsync else "off",
             "shared_buffers": "64MB",
             "max_connections": 100,
-            "wal_level": "minimal",
-            "max_wal_senders": 0,
+            "wal_level": "replica" if self._replicated else "minimal",
+            "max_wal_senders": 4 if self._replicated else 0,
             "jit": "off",
         }
         with (self.data / "postgresql.conf").open("a") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+
+    def _copy(self, other: PostgresServer) -> None:
+        self._call(
+            self._programs / "pg_basebackup", "--pgdata", self.data, "--username", USER,
+            "--host", other.host, "--port", other.port, "--checkpoint", "fast", "--no-sync",
+            "--wal-method", "stream", "--write-recovery-conf",
+        )  # fmt: skip
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.write(f"port = {self.port}\nunix_socket_directories = '{self.folder}'\n")
+
+    def stop_receiving(self) -> None:
+        """Of a replica: what the primary commits from now on does not reach it."""
+        self.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        self.execute("SELECT pg_reload_conf()")
+
+    def promote(self) -> None:
+        """Of a replica: make it a primary of its own."""
+        self.execute("SELECT pg_promote()")
 
     def _call(self, *command: object) -> None:
         try:
@@ -370,7 +403,20 @@ def _in_thread(work: Any) -> None:
 
 
 @contextlib.contextmanager
-def running_server(*, fsync: bool = False) -> Iterator[PostgresServer]:
+def running_replica(primary: PostgresServer) -> Iterator[PostgresServer]:
+    """A replica of a running server, which does not wait for it, for the time of a `with`."""
+    programs = find_programs()
+    assert programs is not None
+    server = PostgresServer(programs, replica_of=primary)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def running_server(*, fsync: bool = False, replicated: bool = False) -> Iterator[PostgresServer]:
     """A server for the time of a `with`. Without programs the test is skipped; in CI it fails."""
     programs = find_programs()
     if programs is None:
@@ -378,7 +424,7 @@ def running_server(*, fsync: bool = False) -> Iterator[PostgresServer]:
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
-    server = PostgresServer(programs, fsync=fsync)
+    server = PostgresServer(programs, fsync=fsync, replicated=replicated)
     try:
         server.start()
         server.execute(f"CREATE ROLE {WITH_PASSWORD}")

@@ -648,6 +648,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/frontier/system_holds.py:OUTAGES_MAX",
         "crawler/frontier/host_queue.py:EXCUSES_MAX",
         "storage/engine/transactions.py:CONFLICTS_MAX",
+        "storage/ticks.py:KEPT_MAX",
         "storage/postgres/worker_file.py:_WORKERS_MAX",
         "storage/sqlite/maintenance.py:LOCK_WAIT_S_MAX",
         "storage/transient_faults.py:MEMORY_WAIT_S_MAX", "storage/transient_faults.py:RETRY_S_MAX",

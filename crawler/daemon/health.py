@@ -314,7 +314,7 @@ def _disk(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
 
 def _workers(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
     name = CheckName.WORKERS
-    if sentence := _on_hold(held, (HoldReason.LEASES_EXPIRED,)):
+    if sentence := _on_hold(held, (HoldReason.LEASES_EXPIRED, HoldReason.DATABASE_WENT_BACK)):
         return _check(name, HealthState.BAD, sentence)
     if seen.silent:
         number = counted(len(seen.silent), "worker")

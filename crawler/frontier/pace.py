@@ -60,6 +60,8 @@ class Pace:
         "rules",
         "slow_s",
         "smallest_rest_s",
+        "unmeasured",
+        "unproven",
         "unread",
     )
 
@@ -99,6 +101,9 @@ class Pace:
         self.peak_concurrency = clock.peak_concurrency
         self.contacts_open = 0
         self.breaches = clock.breaches
+        self.unproven = clock.unproven
+        # Contacts of the next lanes follow some whose end nobody has measured.
+        self.unmeasured = 0 if lease.clean else rules.concurrency_per_host
         self._rested_after_crash(clock.delay_s)
 
     # ------------------------------------------------------------ inputs
@@ -247,7 +252,10 @@ class Pace:
         self.contacts += 1
         if started_s < allowed_s:
             self.breaches += 1
-        if follows_s != NEVER:
+        if self.unmeasured:
+            self.unmeasured -= 1
+            self.unproven += 1
+        elif follows_s != NEVER:
             rested_s = started_s - follows_s
             if self.smallest_rest_s is None or rested_s < self.smallest_rest_s:
                 self.smallest_rest_s = rested_s
@@ -301,5 +309,6 @@ class Pace:
             smallest_rest_s=self.smallest_rest_s,
             peak_concurrency=self.peak_concurrency,
             breaches=self.breaches,
+            unproven=self.unproven,
             backoff_status=self.backoff_status if self.backoff_until_s > now_s else None,
         )

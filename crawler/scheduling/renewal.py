@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from crawler.clock import Clock
 from crawler.frontier.frontier import Frontier
+from policies.holds import HoldReason
 from storage.store import Pulse, Store, WorkerStatus
 
 RENEW_EVERY_S: Final = 1.0
@@ -34,6 +35,10 @@ class Renewal:
         if pulse is not None:
             self._frontier.renewed(asked_boottime_s + pulse.lease_s, lost=pulse.lost)
             permits.hold_addresses(pulse.addresses)
+            if pulse.settling:
+                self._frontier.holds.begin(HoldReason.DATABASE_WENT_BACK)
+            else:
+                self._frontier.holds.end(HoldReason.DATABASE_WENT_BACK)
         return pulse
 
     async def rest(self) -> None:

@@ -95,6 +95,7 @@ class SharedCrawl:
         if pulse.lost:
             _log.warning("other workers have taken over the hosts of this one: it begins anew")
             self._leases.lost()
+            self._steering.forget_links()
         self._learn(pulse)
         if pauses is not None and pauses == self._steering.pauses_settled:
             self._steering.follow_pause(paused=pulse.paused)

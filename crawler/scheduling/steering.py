@@ -103,6 +103,10 @@ class Steering:
         self._permits.go(BY_OPERATOR)
         self._frontier.may_claim()
 
+    def forget_links(self) -> None:
+        """The store may not have them any more."""
+        self._seen.clear()
+
     def hold_off(self, slots: Iterable[str]) -> None:
         """Pause held hosts immediately; `steer` makes it durable."""
         for slot in slots:

@@ -38,6 +38,7 @@ class CrawlSessions:
         self._names = names
         self._copies = copies
         self._written: tuple[float, float] = (-inf, 0.0)  # time and shift last written
+        self._begun = False
 
     def last_time(self, at: Moment) -> tuple[float, float, float | None] | None:
         """The arguments of `Timekeeper.resume`: the store's time when it was last written, how far
@@ -52,20 +53,22 @@ class CrawlSessions:
             raise msgspec.ValidationError(f"no time: {last_s}, {shift_s}")
         boot, uptime_s = self._sql.row("uptime") or (None, None)
         passed_s = None
-        if at.uptime is not None and boot is not None and uptime_s is not None:
+        if boot is not None and uptime_s is not None:
             passed_s = at.uptime.since(str(boot), float(uptime_s))
         return last_s, shift_s, passed_s
 
     def put_time(self, at: Moment) -> None:
         """Write the time once a second, so that the next session does not start before it."""
-        if self._sql.shared:
-            return  # the server's clock runs without us
+        if self._sql.shared or not self._begun:
+            return  # the server's clock runs without us; or ours does not continue the last one yet
         last_s, shift_s = self._written
         if at.now_s - last_s > 1.0 or at.shift_s != shift_s:
             self._written = (at.now_s, at.shift_s)
-            up = at.uptime
-            known = (None, None) if up is None else (up.boot, up.uptime_s)
-            self._sql.run("put_time", at.now_s, at.shift_s, *known)
+            self._sql.run("put_time", at.now_s, at.shift_s, at.uptime.boot, at.uptime.uptime_s)
+
+    def resume(self) -> None:
+        """Continue a session that another object of this class began."""
+        self._begun = True
 
     def next_number(self, at: Moment) -> int:
         """Number a new session."""
@@ -78,7 +81,12 @@ class CrawlSessions:
         return number
 
     def begin(self, session: int, name: str, at: Moment) -> None:
+        if not self._sql.shared:
+            boot, _ = self._sql.row("uptime") or (None, None)
+            if boot != at.uptime.boot:  # how long ago the last session was, nobody has measured
+                self._sql.run("distrust", session - 1)
         self._sql.run("begin_session", session, name, at.wall_s)
+        self._begun = True
         if self._sql.shared:
             self._sql.run("place_session", session, socket.gethostname(), os.getpid())
         self._sql.run("forget_sessions", session - SESSIONS_KEPT)

@@ -19,6 +19,7 @@ from storage.engine.robots_copies import COPY_BYTES_MAX, read_copy
 from storage.engine.statements import Statements, Values
 from storage.records import WAIT_INSTEAD_S, WAIT_S_MAX
 from storage.store import Glance, HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
+from storage.timekeeper import Moment
 
 COPIES_PER_LEASE = 64  # robots.txt copies given with a lease
 ORIGINS_AT_ONCE = 256  # of one host, read for one `Prefetch`: some 3 ms
@@ -58,8 +59,11 @@ class _SlotRow(NamedTuple):
     epoch: int
     clean: int
     lease: int | None
-    next_in_s: float
-    backoff_in_s: float | None
+    stamp: int
+    boot: int | None
+    uptime_s: float | None
+    rest_s: float  # from the stamp on, as the next one
+    backoff_s: float | None
     delay_s: float
     delay_source: str
     latency_s: float | None
@@ -70,8 +74,9 @@ class _SlotRow(NamedTuple):
     smallest_rest_s: float | None
     peak_concurrency: int
     breaches: int
+    unproven: int
     ring: int
-    rested_s: float | None
+    rested_s: float | None  # before the stamp
     paused: int
     slow_s: float | None
     visited: int
@@ -79,30 +84,34 @@ class _SlotRow(NamedTuple):
     origins: int
     backoff_status: int | None
 
-    def clock(self) -> HostClock:
+    def clock(self, at: Moment) -> HostClock:
+        """Its clock now. Only time that is proven to have passed since the stamp counts."""
+        passed_s = at.passed_s(self.stamp, self.boot, self.uptime_s)
+        backoff_s = self.backoff_s or 0.0
         return HostClock(
-            next_in_s=_wait_s(self.next_in_s),
-            rested_s=self.rested_s,
+            next_in_s=_wait_s(self.rest_s - passed_s),
+            rested_s=None if self.rested_s is None else self.rested_s + passed_s,
             delay_s=min(self.delay_s, WAIT_S_MAX),
             delay_source=self.delay_source,
             latency_s=self.latency_s,
             backoff_level=self.backoff_level,
-            backoff_in_s=0.0 if self.backoff_in_s is None else _wait_s(self.backoff_in_s),
+            backoff_in_s=_wait_s(backoff_s - passed_s),
             denials=self.denials,
             connect_failures=self.connect_failures,
             contacts=self.contacts,
             smallest_rest_s=self.smallest_rest_s,
             peak_concurrency=self.peak_concurrency,
             breaches=self.breaches,
+            unproven=self.unproven,
             backoff_status=self.backoff_status,
         )
 
 
 _SlotShape = list[
     tuple[
-        int, str, int, int, int | None, float, float | None, float, str, float | None, int, int,
-        int, int, float | None, int, int, int, float | None, int, float | None, int, int, int,
-        int | None,
+        int, str, int, int, int | None, int, int | None, float | None, float, float | None, float,
+        str, float | None, int, int, int, int, float | None, int, int, int, int, float | None, int,
+        float | None, int, int, int, int | None,
     ]
 ]  # fmt: skip
 _Offer = tuple[tuple[float, int, int, int], Queued]
@@ -154,20 +163,18 @@ class Leases:
         self._tick = max(self._tick + 1, int(now_s * 1e6))
         return self._tick
 
-    def held(self, session: int, update: HostUpdate) -> HeldHost | None:
+    def held(self, update: HostUpdate) -> HeldHost | None:
         held = self._held.get(update.slot)
-        if session != self._session or held is None or held.epoch != update.epoch:
-            return None
-        return held
+        return None if held is None or held.epoch != update.epoch else held
 
-    def lock(self, session: int, updates: Sequence[HostUpdate]) -> None:
+    def lock(self, updates: Sequence[HostUpdate]) -> None:
         """Where there are other sessions, keep them away from the hosts of a commit until it ends,
         and find out which hosts this session has lost."""
         if not self._sql.shared:
             return
         held = {update.slot: self._held.get(update.slot) for update in updates}
         rows: list[Values] = [(host.id, host.epoch) for host in held.values() if host is not None]
-        still = set(self._sql.read_many(list[int], "lock_held", rows, session))
+        still = set(self._sql.read_many(list[int], "lock_held", rows, self._session))
         for slot, host in held.items():
             if host is not None and host.id not in still:
                 del self._held[slot]
@@ -178,60 +185,55 @@ class Leases:
 
     # ------------------------------------------------------------ leases
 
-    def claim(
-        self, *, hosts: int, urls_per_host: int, referrers: bool, now_s: float
-    ) -> list[Lease]:
+    def claim(self, *, hosts: int, urls_per_host: int, referrers: bool, at: Moment) -> list[Lease]:
         if hosts <= 0:
             return []
-        ids = self._sql.read(list[int], "claimable", now_s, hosts)
-        return self._lease(ids, urls_per_host, now_s, referrers=referrers)
+        ids = self._sql.read(list[int], "claimable", at.now_s, hosts)
+        return self._lease(ids, urls_per_host, at, referrers=referrers)
 
-    def glance(self, slot: str, now_s: float) -> Glance | None:
+    def glance(self, slot: str, at: Moment) -> Glance | None:
         """What is stored of a host; None if it is unknown. Writes nothing."""
         found = self._sql.read_many(list[tuple[str, int]], "slot_ids", [(slot,)])
         if not found:
             return None
         keys: list[Values] = [(key,) for _, key in found]
-        rows = self._sql.read_many(_SlotShape, "leases", keys, now_s, now_s, now_s, 1)
+        rows = self._sql.read_many(_SlotShape, "leases", keys, 1)
         for row in map(_SlotRow._make, rows):
             if row.lease is None:
                 slow_s = None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX)
-                return Glance(clock=row.clock(), paused=bool(row.paused), slow_s=slow_s)
+                return Glance(clock=row.clock(at), paused=bool(row.paused), slow_s=slow_s)
         return Glance(clock=None)
 
-    def acquire(self, slots: Sequence[str], now_s: float) -> dict[str, Lease]:
-        ids = self._names.slots(slots, now_s)
+    def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
+        ids = self._names.slots(slots, at.now_s)
         free = [ids[name] for name in dict.fromkeys(slots) if name not in self._held]
-        return {lease.slot: lease for lease in self._lease(free, None, now_s)}
+        return {lease.slot: lease for lease in self._lease(free, None, at)}
 
     def _lease(
-        self, ids: Sequence[int], urls: int | None, now_s: float, *, referrers: bool = False
+        self, ids: Sequence[int], urls: int | None, at: Moment, *, referrers: bool = False
     ) -> list[Lease]:
-        if not ids:
+        if not ids or self._sql.settling:
             return []
         if self._sql.shared and self._sql.row("live_session", self._session) is None:
             return []  # it was ended, and will learn so
         keys: list[Values] = [(key,) for key in ids]
         most = COPIES_PER_LEASE + 1  # origins counted: one more shows that there are more
-        rows = [
-            _SlotRow(*row)
-            for row in self._sql.read_many(_SlotShape, "leases", keys, now_s, now_s, now_s, most)
-        ]
-        self._sql.many("lease", [(row.id, self.tick(now_s)) for row in rows], self._session)
+        rows = [_SlotRow(*row) for row in self._sql.read_many(_SlotShape, "leases", keys, most)]
+        self._sql.many("lease", [(row.id, self.tick(at.now_s)) for row in rows], self._session)
         self._names.forget_bodies()
         for row in rows:
             self._held[row.name] = HeldHost(row.id, row.epoch + 1, row.ring)
         hands: Mapping[str, Prefetched] = {}
         if urls is not None:
             wants = [Prefetch(slot=row.name, count=urls, referrers=referrers) for row in rows]
-            hands = self.prefetch(wants, now_s)
+            hands = self.prefetch(wants, at.now_s)
         copies, large = self._copies([(row.id,) for row in rows if row.origins])
         return [
             Lease(
                 slot=row.name,
                 epoch=row.epoch + 1,
                 clean=bool(row.clean),
-                clock=row.clock(),
+                clock=row.clock(at),
                 paused=bool(row.paused),
                 slow_s=None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX),
                 visited=row.visited,
@@ -273,11 +275,11 @@ class Leases:
     def wind(
         self,
         updates: Sequence[tuple[HeldHost, HostUpdate]],
-        now_s: float,
+        at: Moment,
         tally: CounterChanges | None = None,
     ) -> None:
-        """Write the clocks, contacts and counters of leased hosts, and release some of them. now_s:
-        a time that is not behind."""
+        """Write the clocks, contacts and counters of leased hosts, and release some of them."""
+        now_s = at.latest_s
         clocks: dict[int, Values] = {}
         tally = tally or CounterChanges()
         contacts: list[Values] = []
@@ -301,12 +303,16 @@ class Leases:
                 clock.connect_failures, clock.contacts, _bounded(clock.smallest_rest_s),
                 clock.peak_concurrency, clock.breaches, held.ring,
                 None if (rested_s := _bounded(clock.rested_s)) is None else now_s - rested_s,
-                clock.backoff_status, *tally.of_slot(held.id),
+                clock.backoff_status, _wait_s(clock.next_in_s),
+                min(clock.backoff_in_s, WAIT_S_MAX) if clock.backoff_in_s > 0 else None,
+                _bounded(clock.rested_s), clock.unproven, *tally.of_slot(held.id),
             )  # fmt: skip
             if update.release:
                 released.append(held.id)
                 del self._held[update.slot]
-        self._sql.many("wind_slots", list(clocks.values()))
+        # A server draws the stamp by itself.
+        stamp = () if self._sql.shared else (self._session,)
+        self._sql.many("wind_slots", list(clocks.values()), *at.stamp, *stamp)
         self._sql.many("put_contacts", contacts)
         self._sql.many("settle_slots", [(key, True) for key in released])
 

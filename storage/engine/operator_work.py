@@ -37,8 +37,8 @@ def fail_some(
 ) -> int:
     """Fail up to `limit` queued URLs of a held host and return how many. `wind`: also write
     the host's clock."""
-    writer.leases.lock(session, [update])
-    held = writer.leases.held(session, update)
+    writer.leases.lock([update])
+    held = writer.leases.held(update)
     if held is None:
         return 0
     some = writer.sql.read(list[tuple[int, int]], "some_queued", held.id, failure.origin, limit)
@@ -54,7 +54,7 @@ def fail_some(
             tally.count(origin_id, held.id, FAILED, count)
     writer.finish(tally, {})
     if wind:
-        writer.leases.wind([(held, update)], writer.at.latest_s)
+        writer.leases.wind([(held, update)], writer.at)
     return len(some)
 
 

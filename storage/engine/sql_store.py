@@ -132,7 +132,7 @@ class SqlStore:
         if last is not None:
             calls.time.resume(*last)
         left = self._in_flight.left() if not calls.session else NOTHING_LEFT
-        calls.session = await calls.must_run(lambda writer: writer.start(_shown(name), left))
+        await calls.begin(_shown(name), left)
         self._in_flight.begin(calls.session)
         return calls.session
 
@@ -149,11 +149,13 @@ class SqlStore:
         await self._calls.close()
 
     async def _end_session(self, session: int) -> None:
-        await self._calls.must_run(lambda writer: writer.end(session))
+        await self._calls.must_run(lambda writer: writer.end(self._calls.number))
 
     async def name_session(self, session: int, name: str) -> None:
         self._calls.check_session(session)
-        await self._calls.run_or(lambda writer: writer.name_session(session, _shown(name)), None)
+        await self._calls.run_or(
+            lambda writer: writer.name_session(self._calls.number, _shown(name)), None
+        )
 
     def in_flight(self, id_: int) -> None:
         self._in_flight.add(id_)
@@ -241,7 +243,9 @@ class SqlStore:
             )
 
         parts = await self._calls.run_each(
-            answers, lambda some: partial(Writer.link, outcomes=some), replace
+            answers,
+            lambda some: partial(Writer.link, outcomes=some, hosts=batch.hosts),
+            replace,
         )
         if replaced:
             outcomes = [replaced.get(id(one), one) for one in batch.outcomes]

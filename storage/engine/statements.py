@@ -54,6 +54,11 @@ class Statements(Protocol):
         ...
 
     @property
+    def settling(self) -> bool:
+        """Whether no host may be leased at present: the database went back in time a moment ago."""
+        ...
+
+    @property
     def ids(self) -> Ids: ...
 
     def run(self, name: str, *values: Value) -> int:
@@ -119,7 +124,16 @@ class Connection(Protocol):
         """Begin a transaction, after undoing one that was left open. now_s: the store's time.
         alone: wait until no other session is in a transaction, and keep new ones waiting.
 
-        Raises `StoreError` if this is no longer the database that was opened."""
+        Raises `StoreError` if this is no longer the database that was opened, and WentBack if it
+        is, but as it was some time ago: until `begin_anew`."""
+        ...
+
+    def begin_anew(self) -> None:
+        """What was known of the database is forgotten."""
+        ...
+
+    def enrolled(self, session: int) -> None:
+        """This worker's session has this number."""
         ...
 
     def commit(self) -> None:
@@ -144,6 +158,10 @@ class TransactionConflict(Exception):  # noqa: N818 - an expected outcome
 
 class AloneNeeded(Exception):  # noqa: N818 - an expected outcome
     """A transaction must be repeated while no other session is in one."""
+
+
+class WentBack(Exception):  # noqa: N818 - it is not this transaction's fault
+    """The database is as it was some time ago: what this worker remembers of it is not true."""
 
 
 class CommitUnknown(Exception):  # noqa: N818 - neither a success nor an error yet

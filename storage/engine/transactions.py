@@ -13,8 +13,15 @@ from storage.engine import refused_values
 from storage.engine.connection_thread import finish
 from storage.engine.counters import Totals
 from storage.engine.databases import Database, Runner
+from storage.engine.in_flight import LeftInFlight
 from storage.engine.refused_values import RefusedError
-from storage.engine.statements import AloneNeeded, CommitUnknown, Connection, TransactionConflict
+from storage.engine.statements import (
+    AloneNeeded,
+    CommitUnknown,
+    Connection,
+    TransactionConflict,
+    WentBack,
+)
 from storage.engine.writer import Writer
 from storage.store import Stats, StoreError, StoreRefused
 from storage.timekeeper import Moment, StoreTime
@@ -75,7 +82,11 @@ class Transactions:
     ) -> None:
         self.faults = TransientFaults()
         self.time = timekeeper
-        self.session = 0  # the one that is open; 0 before the first
+        self.session = 0  # the one that is open, as its owner knows it; 0 before the first
+        self.number = 0  # of the session in the database: another one since that went back in time
+        self.returns = 0  # how often it did
+        self._name = ""
+        self._anew = False  # a new session must begin before anything else
         self.conflicts = 0  # transactions repeated because of others
         self.commits_settled = 0  # without an answer, until the server was asked
         self._database = database
@@ -106,7 +117,8 @@ class Transactions:
 
     async def open(self) -> None:
         """Open the database; wait some time for a transient fault to pass. Raises StoreError."""
-        self.session, self._closing, self._broken = 0, False, None
+        self.session = self.number = 0
+        self._closing, self._broken, self._anew = False, None, False
         self._patience = Patience(self._start_wait_s)
         waiting = self._patience.waiting(self._monotonic())
         others = (StoreRefused, OSError, MemoryError)
@@ -150,6 +162,12 @@ class Transactions:
         """Raise StoreError unless this session is the open one."""
         if self._runner is not None and session != self.session:
             raise StoreError(f"session {session} is over; session {self.session} has begun")
+
+    async def begin(self, name: str, left: LeftInFlight) -> None:
+        """Begin a session. left: as of `Writer.start`."""
+        self._name = name
+        self.number = await self.must_run(lambda writer: writer.start(name, left))
+        self.session = self.number
 
     # ------------------------------------------------------------ one transaction
 
@@ -328,9 +346,13 @@ class Transactions:
         alone, conflicts = False, 0
         while True:
             try:
+                if self._anew:
+                    self._begin_anew(at, now_s, db)
                 return self._transact_once(work, at, now_s, db, alone=alone)
             except AloneNeeded:
                 alone = True
+            except WentBack as error:
+                self._went_back(error, db)
             except TransactionConflict:
                 self.conflicts += 1
                 conflicts += 1
@@ -343,6 +365,27 @@ class Transactions:
             if isinstance(error, TransactionConflict)
             else self._database.kind_of(error)
         )
+
+    def _went_back(self, error: WentBack, db: Connection) -> None:
+        """Forget all that this worker knows of the database."""
+        _log.warning(
+            "%s went back in time (%s). What was stored since then is lost, and is fetched again:"
+            " this worker begins anew, and every host rests in full first",
+            self._database.name,
+            error,
+        )
+        self._unknown = self._writer = None
+        self._anew = bool(self.number)
+        db.begin_anew()
+
+    def _begin_anew(self, at: Moment, now_s: float, db: Connection) -> None:
+        """Begin a session in place of one that the database does not know any more, and that holds
+        nothing."""
+        self.number = self._transact_once(
+            lambda writer: writer.start(self._name), at, now_s, db, alone=False
+        )
+        self._anew = False
+        self.returns += 1
 
     def _transact_once(
         self, work: Work[T], at: Moment, now_s: float, db: Connection, *, alone: bool
@@ -358,6 +401,7 @@ class Transactions:
             writer.sessions.put_time(at)
             try:
                 db.commit()
+                db.enrolled(writer.session)
             except CommitUnknown as error:
                 self._unknown = _UnknownCommit(work, error.transaction, result)
                 raise
@@ -382,8 +426,8 @@ class Transactions:
         writer = self._writer  # `close` may reset it meanwhile
         if writer is None:
             writer = Writer(db.sql, queries_per_path_max=self._queries_per_path_max)
-            if self.session:
-                writer.resume(self.session)
+            if self.number and not self._anew:
+                writer.resume(self.number)
             self._writer = writer
         writer.forget_if(db.sql.generation)
         return writer
@@ -391,7 +435,12 @@ class Transactions:
     def _moment(self) -> Moment:
         time = self.time
         return Moment(
-            time.now_s(), time.wall_s(), time.shift_s(), time.uptime(), late_s=time.late_s()
+            time.now_s(),
+            time.wall_s(),
+            time.shift_s(),
+            time.uptime(),
+            late_s=time.late_s(),
+            ticks=time.ticks,
         )
 
     # ------------------------------------------------------------ failures

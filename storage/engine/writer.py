@@ -55,7 +55,7 @@ class Writer:
 
     def __init__(self, sql: Statements, *, queries_per_path_max: float) -> None:
         self.sql = sql
-        self._session = 0
+        self.session = 0
         self._generation = sql.generation
         self.names = NameIds(self.sql)
         self.links = LinkTable(self.sql, self.names, queries_per_path_max=queries_per_path_max)
@@ -83,7 +83,7 @@ class Writer:
 
     def start(self, name: str, left: LeftInFlight = NOTHING_LEFT) -> int:
         """Begin a session. `left`: what was in flight when the process of an earlier one died."""
-        session = self._session = self.sessions.next_number(self.at)
+        session = self.session = self.sessions.next_number(self.at)
         self.sql.ids.start()
         tally = CounterChanges()
         # Another session may have begun since; with one writer, that has dealt with it.
@@ -96,8 +96,9 @@ class Writer:
 
     def resume(self, session: int) -> None:
         """Continue a session with empty caches, after a transaction that was undone."""
-        self._session = session
+        self.session = session
         self.sql.ids.start()
+        self.sessions.resume()
         self.leases.resume(session)
 
     def forget_if(self, generation: int) -> None:
@@ -159,14 +160,20 @@ class Writer:
         self.links.insert([(referrer, links)], (), tally, skipped, self.at.now_s)
         self.notes.note(links, tally, self.at)
 
-    def link(self, outcomes: Sequence[Outcome]) -> Mapping[str, int]:
-        """Insert the links of outcomes; return how many URLs were queued, by slot.
+    def link(self, outcomes: Sequence[Outcome], hosts: Sequence[HostUpdate]) -> Mapping[str, int]:
+        """Insert the links of outcomes; return how many URLs were queued, by slot. A host that is
+        no longer held may have lost its pages, too: the links of these are kept without them.
 
         Where there are other sessions, this is a transaction of its own before `complete`: links
         lead to hosts of other sessions, whose rows must not be locked as long as a commit takes.
         """
+        held = {update.slot for update in hosts if self.leases.held(update) is not None}
+        ours = [outcome for outcome in outcomes if outcome.slot in held]
         tally, skipped = CounterChanges(), Counter[str]()
-        self._insert_links(outcomes, outcomes, tally, skipped)
+        self._insert_links(ours, ours, tally, skipped)
+        for one in outcomes:
+            if one.slot not in held and isinstance(one, Visited | SitemapRead):
+                self._insert(one.links, tally, skipped)
         self.finish(tally, skipped)
         return tally.added
 
@@ -197,8 +204,8 @@ class Writer:
         now_s = self.at.now_s
         if not self.sql.alone and any(isinstance(one, Moved) for one in batch.outcomes):
             raise AloneNeeded
-        self.leases.lock(session, batch.hosts)
-        held = {update.slot: self.leases.held(session, update) for update in batch.hosts}
+        self.leases.lock(batch.hosts)
+        held = {update.slot: self.leases.held(update) for update in batch.hosts}
         stale = {slot for slot, lease in held.items() if lease is None}
         stale.update(outcome.slot for outcome in batch.outcomes if outcome.slot not in held)
         outcomes = [outcome for outcome in batch.outcomes if outcome.slot not in stale]
@@ -212,7 +219,7 @@ class Writer:
         together = not moves
         wound = {lease.id for lease, _ in winding} if together else set[int]()
         moved = self.finish(tally, skipped, moves, but=wound)
-        self.leases.wind(winding, self.at.latest_s, tally if together else None)
+        self.leases.wind(winding, self.at, tally if together else None)
         self.leases.settle(moved)
         prefetched = self.leases.prefetch(
             [want for want in batch.prefetch if held.get(want.slot) is not None],
@@ -242,7 +249,7 @@ class Writer:
         return the hosts between which they moved."""
         tally.write(self.sql, but=but)
         self.links.lower_depths()
-        session = (self._session,) if self.sql.shared else ()  # counted by session
+        session = (self.session,) if self.sql.shared else ()  # counted by session
         self.sql.many("add_to_skips", list(skipped.items()), *session)
         moved = []
         if moves:
@@ -251,7 +258,7 @@ class Writer:
             self.sql.run("change_names")
             self.links.forgot = False
         new_hosts, self.names.new_slots = self.names.new_slots, 0
-        self.totals.add(tally, new_hosts, self._session)
+        self.totals.add(tally, new_hosts, self.session)
         return moved
 
     # ------------------------------------------------------------ leases
@@ -260,16 +267,16 @@ class Writer:
         self, session: int, *, hosts: int, urls_per_host: int, referrers: bool = False
     ) -> Sequence[Lease]:
         return self.leases.claim(
-            hosts=hosts, urls_per_host=urls_per_host, referrers=referrers, now_s=self.at.now_s
+            hosts=hosts, urls_per_host=urls_per_host, referrers=referrers, at=self.at
         )
 
     def acquire(self, slots: Sequence[str]) -> Mapping[str, Lease]:
-        leases = self.leases.acquire(slots, self.at.now_s)
+        leases = self.leases.acquire(slots, self.at)
         self.finish(CounterChanges(), {})
         return leases
 
     def glance(self, session: int, slot: str) -> Glance | None:
-        return self.leases.glance(slot, self.at.now_s)
+        return self.leases.glance(slot, self.at)
 
     def outlook(self, session: int) -> Outlook:
         now_s = self.at.now_s
@@ -304,7 +311,7 @@ class Writer:
             for name in ("drop_contacts", "drop_origins", "drop_slot"):
                 self.sql.run(name, row[0])
             self.names.forget_origins()
-            self.totals.add(CounterChanges(), -1, self._session)
+            self.totals.add(CounterChanges(), -1, self.session)
 
     # ------------------------------------------------------------ robots.txt
 
@@ -329,9 +336,9 @@ class Writer:
             self._insert(links, tally, skipped)
         self.finish(tally, skipped)
         if also is not None:
-            self.leases.lock(session, [also])
-        if also is not None and (held := self.leases.held(session, also)) is not None:
-            self.leases.wind([(held, also)], self.at.latest_s)
+            self.leases.lock([also])
+        if also is not None and (held := self.leases.held(also)) is not None:
+            self.leases.wind([(held, also)], self.at)
         return Completed(stale=frozenset(), added=tally.added, prefetched={}, refused=refused)
 
     def robots_get(self, origin: str) -> RobotsState | None:

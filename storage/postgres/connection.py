@@ -7,13 +7,14 @@ from typing import Any, Final
 
 import asyncpg
 
-from storage.engine.statements import CommitUnknown
+from storage.engine.statements import CommitUnknown, WentBack
 from storage.location import ServerLocation
 from storage.postgres.errors import ends_connection
-from storage.postgres.schema import create_or_check
+from storage.postgres.lineage import Lineage, place_of, register
+from storage.postgres.schema import check_version, create_or_check
 from storage.postgres.server_connection import ServerConnection, UnderWay
 from storage.postgres.server_time import ServerTime
-from storage.postgres.statements import SCRIPTS, statements
+from storage.postgres.statements import SCRIPTS, SequenceIds, statements
 from storage.timekeeper import StoreTime
 
 SETTINGS: Final = SCRIPTS / "settings.sql"
@@ -25,21 +26,31 @@ class PostgresConnection(ServerConnection):
     """`storage.engine.statements.Connection`. A lost connection is replaced when the next
     transaction begins."""
 
-    def __init__(self, location: ServerLocation, time: StoreTime) -> None:
+    def __init__(self, location: ServerLocation, time: StoreTime, lineage: Lineage) -> None:
         super().__init__(location)
         self._time = time
         self.under_way: UnderWay | None = None  # for other threads to read
+        self._lineage = lineage
+        self._recorded = False  # in the database: why it must have gone back
 
     async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
-        """Create the schema in an empty database."""
+        """Create the schema in an empty database; find out whether another one is the one that this
+        worker knows."""
         await create_or_check(db, self._location)
         await db.execute(SETTINGS.read_text(encoding="utf-8"))
+        if self._time.ticks is not None:
+            self._time.ticks.forget()
+        place = await place_of(db)
+        self._lineage.connected(place)
+        self._recorded = self._lineage.reason is not None
+        self._lineage.follow(place, await register(db, self._lineage, place))
 
     def check(self, now_s: float) -> None:
         """Nothing: a database of a server is not replaced without ending its connections."""
 
     def begin(self, now_s: float, *, alone: bool) -> None:
         self.ensure_open()
+        self._check_lineage()
         if self.sql.opened.is_in_transaction():  # it could not be rolled back before
             self.sql.wait(self.sql.opened.execute("ROLLBACK"))
         self.under_way = UnderWay(self.sql.opened.get_server_pid(), time.monotonic())
@@ -48,17 +59,43 @@ class PostgresConnection(ServerConnection):
         self.sql.alone = alone
         self._read_clock()
 
+    def begin_anew(self) -> None:
+        self._recorded = False
+        self.sql.ids = SequenceIds(self.sql)
+        self._lineage.begin_anew()
+
+    def enrolled(self, session: int) -> None:
+        self._lineage.enrolled(session)
+
+    def _check_lineage(self) -> None:
+        """Raise WentBack if it is known to have gone back; a new connection records that."""
+        if self._lineage.reason is None:
+            return
+        if not self._recorded:
+            self.sql.drop()
+            self.ensure_open()
+        raise WentBack(self._lineage.reason)
+
     def _read_clock(self) -> None:
         server_time = self._time if isinstance(self._time, ServerTime) else None
         sent_s = server_time.elapsed() if server_time else 0.0
-        row = self.sql.row("begin")
+        lineage, beat = self._lineage, self._lineage.beat
+        row = self.sql.row("begin", lineage.session)
         assert row is not None
-        server_s, shift_s, steps, generation = row
+        server_s, shift_s, steps, generation, tick, returns, settled, *schema, found = row
+        check_version(self._location, *schema)
+        lineage.read(
+            _whole(returns), _whole(settled), None if found is None else _whole(found), beat
+        )
+        self._check_lineage()
+        self.sql.settling = lineage.settling
+        assert isinstance(tick, int)
         assert isinstance(server_s, float)
         assert isinstance(shift_s, float)
         self.sql.generation = int(generation or 0)
         if server_time is None:
             return
+        server_time.ticks.saw(tick, server_time.elapsed())
         step_s = server_time.step_s(server_s, shift_s, sent_s)
         if step_s:
             if self.sql.row("correct_shift", -step_s, steps) is None:  # another was faster
@@ -80,6 +117,8 @@ class PostgresConnection(ServerConnection):
 
     def was_committed(self, transaction: str) -> bool:
         self.ensure_open()
+        if self._lineage.reason is not None:
+            return False  # the number may be that of another transaction
         until_s = time.monotonic() + _STATUS_WAIT_S
         while True:
             (status,) = self.sql.row("transaction_status", transaction) or (None,)
@@ -98,3 +137,8 @@ class PostgresConnection(ServerConnection):
             self.sql.complete(db.execute("ROLLBACK"))
         except Exception:  # noqa: BLE001 - the server does it when the connection ends
             self.sql.drop()
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value

@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeVar
 
 import asyncpg
 
-from storage.copying import SESSION_NAME, TABLES, CrawlState, Table, Values
+from storage.copying import FORGET_STAMPS, SESSION_NAME, TABLES, CrawlState, Table, Values
 from storage.engine.connection_thread import ConnectionThread
 from storage.engine.lazy_thread import open_thread
 from storage.location import ServerLocation
@@ -127,7 +127,7 @@ class PostgresSource(_End):
         (row,) = await self._fetch(
             "SELECT s.bytes, c.session, c.paused, c.shift_s + extract(epoch FROM clock_timestamp())"
             " ::double precision AS now_s, (SELECT coalesce(max(id), 0) FROM sessions"
-            " WHERE name <> $1) AS writer FROM secret AS s, crawl AS c",
+            " WHERE name <> $1) AS writer, c.distrusted FROM secret AS s, crawl AS c",
             SESSION_NAME,
         )
         skips = await self._fetch("SELECT reason, sum(count)::bigint FROM skips GROUP BY reason")
@@ -137,6 +137,7 @@ class PostgresSource(_End):
             writer=row["writer"],
             paused=bool(row["paused"]),
             now_s=row["now_s"],
+            distrusted=row["distrusted"],
             skips=dict(map(tuple, skips)),
         )
 
@@ -221,6 +222,8 @@ async def _write_state(state: CrawlState, db: asyncpg.Connection[Any]) -> None:
         shift_s if abs(shift_s) > _SLACK_S else 0.0,
         APPLICATION,
     )
+    for sql in FORGET_STAMPS:
+        await db.execute(sql.format(state.distrusted))
     # Nobody is live here: without an end, a session would be waited for.
     await db.execute("UPDATE sessions SET ended_at = began_at WHERE ended_at IS NULL")
     await db.execute("DELETE FROM skips")

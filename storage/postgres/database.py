@@ -13,7 +13,9 @@ from storage.engine.in_flight import InFlight
 from storage.location import ServerLocation
 from storage.postgres.connection import PostgresConnection
 from storage.postgres.errors import failure_of, fault_kind_of, refusal_of
+from storage.postgres.lineage import Lineage
 from storage.postgres.server_connection import UnderWay
+from storage.postgres.server_time import ServerTime, elapsed_s
 from storage.postgres.worker_file import WorkerFile
 from storage.store_errors import StoreError
 from storage.timekeeper import StoreTime
@@ -47,6 +49,8 @@ class PostgresDatabase:
         self.location = location
         self.name = f"the database {location}"
         self._time = time
+        elapsed = time.elapsed if isinstance(time, ServerTime) else elapsed_s
+        self.lineage = Lineage(elapsed)
         self._file = WorkerFile(location.key)
         self.in_flight = InFlight(None)
         self._runner: ConnectionThread[PostgresConnection] | None = None
@@ -67,7 +71,7 @@ class PostgresDatabase:
         return None if self._connection is None else self._connection.under_way
 
     def _connect(self) -> PostgresConnection:
-        self._connection = connection = PostgresConnection(self.location, self._time)
+        self._connection = connection = PostgresConnection(self.location, self._time, self.lineage)
         try:
             connection.open()
         except BaseException as error:

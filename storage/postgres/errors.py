@@ -294,6 +294,14 @@ def newer_schema(location: ServerLocation, found: int, known: int) -> StoreRefus
     )
 
 
+def other_commit(location: ServerLocation, version: int) -> StoreRefused:
+    """Another commit made the tables, with our version."""
+    return StoreRefused(
+        f"{location} was made by another commit of courtly, whose schema has the same number"
+        f" ({version}) and another definition: start a new database, or use the commit that made it"
+    )
+
+
 def older_schema(location: ServerLocation, found: int, known: int) -> StoreRefused:
     """An older version made the tables, and a command wants to read."""
     return StoreRefused(

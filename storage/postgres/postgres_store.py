@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
@@ -18,17 +19,19 @@ from storage.postgres.database import FAILURES, PostgresDatabase
 from storage.postgres.errors import failure_of, refusal_of
 from storage.postgres.pulses import Pulses
 from storage.postgres.server_time import ServerTime, elapsed_s
-from storage.records import Order, Pulse, StoreTelemetry, WorkerStatus
+from storage.records import Completed, Order, Pulse, StoreTelemetry, WorkerStatus
+from storage.store import Link
 from storage.store_errors import StoreError
 from storage.timekeeper import StoreTime
 from storage.transient_faults import FaultKind, TransientFault
 
 SILENT_AT_ONCE: Final = 4  # sessions reaped with one pulse
+SEEDS_KEPT: Final = 10_000  # those added last by this worker: some 5 MB
 
 
 def _publish(writer: Writer, session: int, order: Order) -> None:
     body = msgspec.json.encode(order.body).decode()
-    writer.sql.run("publish", session, order.verb, body)
+    writer.sql.run("publish", writer.session, order.verb, body)
 
 
 class PostgresStore(SqlStore):
@@ -66,9 +69,16 @@ class PostgresStore(SqlStore):
         self._location = location
         self._database = database
         self._pulses = Pulses(
-            location, lease_s=lease_s, elapsed=elapsed_s, writing=database.under_way
+            location,
+            database.lineage,
+            lease_s=lease_s,
+            elapsed=elapsed_s,
+            now=time.now_s,
+            writing=database.under_way,
         )
         self._blocked: TransientFault | None = None  # as it is shown
+        self._returns_told = 0
+        self._seeds_given: deque[Link] = deque(maxlen=SEEDS_KEPT)
         self._lease_s = lease_s
         self._task: asyncio.Task[None] | None = None  # ends or continues sessions
         self._reviving: asyncio.Task[None] | None = None  # as long as `lost` was not returned
@@ -100,12 +110,20 @@ class PostgresStore(SqlStore):
 
     async def _end_session(self, session: int) -> None:
         await super()._end_session(session)
-        await self._free(session)
+        await self._free(self._calls.number)
+
+    async def add(
+        self, links: Sequence[Link], *, revive: bool = False, referrer: int | None = None
+    ) -> Completed:
+        completed = await super().add(links, revive=revive, referrer=referrer)
+        # Nothing in the database leads to these, should it forget them.
+        self._seeds_given.extend(link for link in links if link.seed)
+        return completed
 
     async def pulse(self, session: int, status: WorkerStatus) -> Pulse | None:
         self._calls.check_session(session)
         try:
-            pulse = await self._pulses.pulse(session, status)
+            pulse = await self._pulses.pulse(self._calls.number, status)
         except FAILURES as error:
             raise failure_of(error, self._location) from error
         if pulse is None:
@@ -113,16 +131,22 @@ class PostgresStore(SqlStore):
         self._show_blockers()
         if pulse.lost and self._reviving is None:
             # In a task of its own, like the rest: it may take longer than a pulse.
-            self._reviving = self._start(self._revive(session))
+            self._reviving = self._start(self._revive())
         if self._reviving is not None:
             if not await self._ended(self._reviving):
                 return None  # the caller is still to learn that its leases are lost
             self._reviving = None
             self._leases_lost += status.hosts
             pulse = structs.replace(pulse, lost=True)
+        elif self._returns_told != self._calls.returns:  # a transaction found it first
+            self._leases_lost += status.hosts
+            pulse = structs.replace(pulse, lost=True)
         elif self._pulses.silent:
             self._start(self._reap(self._pulses.silent[:SILENT_AT_ONCE]))
-        return pulse
+        if pulse.lost and self._returns_told != self._calls.returns:
+            self._returns_told = self._calls.returns
+            self._start(self._add_seeds())
+        return structs.replace(pulse, settling=self._database.lineage.settling)
 
     def _show_blockers(self) -> None:
         """Hold the crawl while somebody else's transaction keeps one of this worker waiting: no
@@ -154,9 +178,16 @@ class PostgresStore(SqlStore):
             task.result()
         return task.done()
 
-    async def _revive(self, session: int) -> None:
-        await self._free(session)
-        await self._calls.must_run(partial(Writer.revive, session=session))
+    async def _revive(self) -> None:
+        number = self._calls.number
+        await self._free(number)
+        if number == self._calls.number:  # else the database went back, and this began anew
+            await self._calls.must_run(partial(Writer.revive, session=number))
+
+    async def _add_seeds(self) -> None:
+        """Add what this worker was given to begin with once more."""
+        with contextlib.suppress(StoreError):  # which the next call raises, too
+            await super().add(list(self._seeds_given))
 
     async def _reap(self, silent: Sequence[tuple[int, int]]) -> None:
         with contextlib.suppress(StoreError):  # which the next call raises, too
@@ -183,6 +214,7 @@ class PostgresStore(SqlStore):
             leases_lost=self._leases_lost,
             sessions_reaped=self._reaped,
             reconnections=pulses.reconnections + self._database.reconnections,
+            returns=self._calls.returns,
         )
 
     async def forget(self, slot: str) -> None:

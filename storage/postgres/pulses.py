@@ -17,6 +17,7 @@ from storage.engine.lazy_thread import open_thread
 from storage.engine.statements import TransactionConflict
 from storage.location import ServerLocation
 from storage.postgres.errors import fault_kind_of
+from storage.postgres.lineage import Lineage, place_of
 from storage.postgres.schema import check_readable
 from storage.postgres.server_connection import ServerConnection, UnderWay
 from storage.postgres.statements import PostgresStatements
@@ -99,13 +100,23 @@ class PulseConnection(ServerConnection):
     """The connection that renews a session; made when it is first needed, and again after any
     failure."""
 
+    def __init__(self, location: ServerLocation, lineage: Lineage) -> None:
+        super().__init__(location)
+        self._lineage = lineage
+        self._server = ""
+
     async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
         await check_readable(db, self._location)
+        place = await place_of(db)
+        self._lineage.connected(place)
+        self._server = place.server
 
     def within(self, until_s: float, work: Callable[[PostgresStatements], T]) -> T:
         """Return `work(statements)`, which has until then (`time.monotonic`). Raises what it
         raises."""
         self.sql.limit(until_s - time.monotonic())
+        if self._lineage.server not in (None, self._server):
+            self.sql.drop()  # a server that was replaced may still answer
         try:
             self.ensure_open()
             return work(self.sql)
@@ -131,14 +142,18 @@ class Pulses:
     def __init__(
         self,
         location: ServerLocation,
+        lineage: Lineage,
         *,
         lease_s: float,
         elapsed: Callable[[], float],
+        now: Callable[[], float],
         writing: Callable[[], UnderWay | None] = lambda: None,
     ) -> None:
-        """writing: the transaction of this worker that is under way."""
+        """now: the store's time. writing: the transaction of this worker that is under way."""
         self._writing = writing
         self._location = location
+        self._lineage = lineage
+        self._now = now
         self._lease_s = lease_s
         self._elapsed = elapsed
         self._thread: ConnectionThread[PulseConnection] | None = None
@@ -167,7 +182,8 @@ class Pulses:
         what was ordered before is in the database."""
         self._order = newest_order
         self._thread = await open_thread(
-            f"the database {self._location}", partial(PulseConnection, self._location)
+            f"the database {self._location}",
+            partial(PulseConnection, self._location, self._lineage),
         )
         await self._run(lambda sql: None)
 
@@ -225,10 +241,12 @@ class Pulses:
         self, session: int, status: WorkerStatus, sql: PostgresStatements
     ) -> tuple[Pulse, int]:
         self._count += 1
-        found = sql.run(
+        known_beat = self._lineage.beat if session == self._lineage.session else 0
+        beat = sql.row(
             "beat", session, status.idle, status.hungry, status.hosts, status.in_flight,
             status.pages, status.pages_per_s, status.uncommitted, self._lease_s,
             msgspec.json.encode(status.held).decode(),
+            self._now(),
         )  # fmt: skip
         self.blockers = self._blocked_by(sql)
         others = sql.read(_OthersShape, "others", session)
@@ -242,13 +260,13 @@ class Pulses:
         addresses = self._hold(session, status.addresses, sql)
         if self._count % _ORDERS_DROPPED_EVERY == 0:
             sql.run("drop_orders")
-        (paused,) = sql.row("paused") or (0,)
+        paused = self._read_state(session, known_beat, max(limits_s.values(), default=0.0), sql)
         pulse = Pulse(
             lease_s=self._lease_s,
-            lost=not found,
+            lost=beat is None or self._lineage.reason is not None,
             others_active=self._activity.count(idle, beats, now_s),
             others_hungry=sum(hungry for key, *_, hungry in others if key not in dead),
-            paused=bool(paused),
+            paused=paused,
             orders=[Order(verb=verb, body=body) for _, verb, body in orders],
             addresses=addresses,
         )
@@ -266,6 +284,22 @@ class Pulses:
                 "Iterable[tuple[int, str, str]]", sql.rows("blockers", writing.pid)
             )
         )
+
+    def _read_state(
+        self, session: int, known_beat: int, others_limit_s: float, sql: PostgresStatements
+    ) -> bool:
+        """Return whether the crawl is paused. If the database went back in time, find that out, and
+        let hosts be leased again when every worker that does not know of it must have stopped."""
+        row = sql.row("pulse_state", session)
+        assert row is not None
+        paused, returns, settled, beat = (int(value or 0) for value in row)
+        if session == self._lineage.session:
+            self._lineage.read(returns, settled, None if row[3] is None else beat, known_beat)
+            self._lineage.acknowledged(session, beat)
+        after_s = max(self._lease_s + GRACE_S, others_limit_s)
+        if (settled_return := self._lineage.has_settled(after_s)) is not None:
+            sql.run("settle_return", settled_return)
+        return bool(paused)
 
     def _hold(
         self, session: int, wanted: Mapping[str, float], sql: PostgresStatements

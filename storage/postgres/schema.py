@@ -3,6 +3,9 @@ databases of other kinds and newer versions."""
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from hashlib import blake2b
 from typing import Any, Final
 
 import asyncpg
@@ -20,6 +23,23 @@ _LOCK: Final = (
     "pg_advisory_xact_lock"
     "(1668248947, (current_schema()::regnamespace::oid::bigint % 2147483647)::integer)"
 )
+
+
+@cache
+def fingerprint() -> str:
+    """Return what `crawl.fingerprint` is in a database with our schema: a hash of its definition,
+    without comments. Versions are only unique once they are released."""
+    text = (SCRIPTS / "schema.sql").read_text(encoding="utf-8")
+    plain = " ".join(re.sub(r"--[^\n]*", "", text).split())
+    return blake2b(plain.encode(), digest_size=8).hexdigest()
+
+
+def check_version(location: ServerLocation, version: object, found: object) -> None:
+    """Raise StoreRefused unless a database has our schema. found: its fingerprint."""
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise errors.newer_schema(location, version, SCHEMA_VERSION)
+    if found != fingerprint():
+        raise errors.other_commit(location, SCHEMA_VERSION)
 
 
 async def check_server(db: asyncpg.Connection[Any], location: ServerLocation) -> None:
@@ -54,9 +74,10 @@ async def create_or_check(
         version = await _version(db, location, copies=copies)
         if version is None:
             await db.execute((SCRIPTS / "schema.sql").read_text(encoding="utf-8"))
-            return
-        for number in range(version + 1, SCHEMA_VERSION + 1):
-            await db.execute((SCRIPTS / f"{number:04}.sql").read_text(encoding="utf-8"))
+        else:
+            for number in range(version + 1, SCHEMA_VERSION + 1):
+                await db.execute((SCRIPTS / f"{number:04}.sql").read_text(encoding="utf-8"))
+        await db.execute("UPDATE crawl SET fingerprint = $1", fingerprint())
 
 
 async def check_readable(db: asyncpg.Connection[Any], location: ServerLocation) -> None:
@@ -84,12 +105,19 @@ async def _version(
         "SELECT count(*) FROM information_schema.columns WHERE table_schema = current_schema()"
         " AND table_name = 'crawl' AND column_name IN ('application', 'version')"
     )
-    row = await db.fetchrow("SELECT application, version FROM crawl") if columns == 2 else None
+    row = (
+        await db.fetchrow(
+            "SELECT application, version, to_jsonb(crawl) ->> 'fingerprint' AS fingerprint"
+            " FROM crawl"
+        )
+        if columns == 2
+        else None
+    )
     if row is None or row["application"] not in (APPLICATION, COPY):
         raise errors.not_ours(location, tables)
     if row["application"] == COPY and not copies:
         raise errors.unfinished_copy(location)
     version = int(row["version"])
-    if version > SCHEMA_VERSION:
-        raise errors.newer_schema(location, version, SCHEMA_VERSION)
+    if version >= SCHEMA_VERSION:
+        check_version(location, version, row["fingerprint"])
     return version

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from storage.timekeeper import Uptime
+from storage.ticks import Ticks
+from storage.timekeeper import Uptime, machine_uptime
 
 _SLACK_S: Final = 1.0  # a clock that differs by less was slewed, not set
 
@@ -41,6 +43,9 @@ class ServerTime:
 
     def __init__(self, wall: Callable[[], float], elapsed: Callable[[], float] = elapsed_s) -> None:
         self.elapsed = elapsed
+        self.ticks = Ticks()
+        up = machine_uptime() if elapsed is elapsed_s else None
+        self._boot = up.boot if up else f"process {secrets.token_hex(8)}"
         self._anchor = _Anchor(wall(), elapsed(), 0.0, 0.0)
         self._known = False  # whether a server's clock was read
 
@@ -57,8 +62,8 @@ class ServerTime:
     def shift_s(self) -> float:
         return self._anchor.shift_s
 
-    def uptime(self) -> Uptime | None:
-        return None
+    def uptime(self) -> Uptime:
+        return Uptime(self._boot, self.elapsed())
 
     def wall_s(self) -> float:
         """The time of the server, for dates that all workers compare."""

@@ -103,6 +103,7 @@ class PostgresStatements:
         self.db: asyncpg.Connection[Any] | None = None
         self.generation = 0
         self.alone = False
+        self.settling = False
         self.ids = SequenceIds(self)
 
     def limit(self, seconds: float | None) -> None:

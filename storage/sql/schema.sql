@@ -10,7 +10,8 @@ CREATE TABLE crawl (  -- one row
   shift_s REAL NOT NULL,        -- how far it is ahead of the wall clock
   paused INTEGER NOT NULL DEFAULT 0,
   boot TEXT,                    -- which start of the machine `uptime_s` counts from
-  uptime_s REAL
+  uptime_s REAL,
+  distrusted INTEGER NOT NULL DEFAULT -1  -- stamps of slots up to this one prove nothing
 ) STRICT;
 
 CREATE TABLE sessions (
@@ -60,7 +61,14 @@ CREATE TABLE slots (  -- hosts, as they are leased
   ended_at REAL,                        -- when the last contact ended
   pending INTEGER NOT NULL DEFAULT 0,   -- queued > 0
   revisit_at REAL,                      -- when the first of its visited URLs is due again
-  backoff_status INTEGER                -- the status that it backs off after; NULL: not known
+  backoff_status INTEGER,               -- the status that it backs off after; NULL: not known
+  rest_s REAL NOT NULL DEFAULT 0.0,     -- of this and the next two: as of the stamp
+  backoff_s REAL,                       -- until the end of its back-off
+  rested_s REAL,                        -- since the end of its last contact
+  stamp INTEGER NOT NULL DEFAULT 0,     -- when its clock was stored: in which session,
+  boot INTEGER,                         -- and the uptime of the machine
+  uptime_s REAL,
+  unproven INTEGER NOT NULL DEFAULT 0   -- contacts after one whose end nobody measured
 ) STRICT;
 
 CREATE INDEX slots_leased ON slots (lease) WHERE lease IS NOT NULL;
@@ -444,7 +452,7 @@ SELECT
   next_at - (SELECT shift_s FROM crawl) AS next_at, paused,
   backoff_until - (SELECT shift_s FROM crawl) AS backoff_until,
   contacts, smallest_rest_s, peak_concurrency, breaches, slow_s, latency_s, connect_failures,
-  backoff_status, id
+  backoff_status, unproven, id
 FROM slots;
 
 CREATE VIEW robots AS

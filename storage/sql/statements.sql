@@ -443,8 +443,8 @@ AND slots.ready_at <> max(slots.next_at, coalesce(slots.backoff_until, slots.nex
 WITH v(
   id, next_at, backoff_until, delay_s, delay_source, latency_s, backoff_level, denials,
   connect_failures, contacts, smallest_rest_s, peak_concurrency, breaches, ring, ended_at,
-  backoff_status, queued, visited, blocked, failed, body_bytes
-) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+  backoff_status, rest_s, backoff_s, rested_s, unproven, queued, visited, blocked, failed, body_bytes
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 UPDATE slots SET
   next_at = v.next_at, backoff_until = v.backoff_until, delay_s = v.delay_s,
   delay_source = v.delay_source, latency_s = v.latency_s, backoff_level = v.backoff_level,
@@ -452,6 +452,8 @@ UPDATE slots SET
   smallest_rest_s = v.smallest_rest_s, peak_concurrency = v.peak_concurrency,
   breaches = v.breaches, ring = v.ring, ended_at = coalesce(v.ended_at, slots.ended_at),
   backoff_status = v.backoff_status,
+  rest_s = v.rest_s, backoff_s = v.backoff_s, rested_s = coalesce(v.rested_s, slots.rested_s),
+  unproven = v.unproven, boot = ?, uptime_s = ?, stamp = ?,
   queued = slots.queued + v.queued, visited = slots.visited + v.visited,
   blocked = slots.blocked + v.blocked, failed = slots.failed + v.failed,
   body_bytes = slots.body_bytes + v.body_bytes
@@ -538,6 +540,9 @@ UPDATE sessions SET ended_at = ? WHERE id = ?;
 -- name: forget_sessions
 DELETE FROM sessions WHERE id <= ?;
 
+-- name: distrust
+UPDATE crawl SET distrusted = ? WHERE id = 1;
+
 -- name: put_time
 UPDATE crawl SET last_at = ?, shift_s = ?, boot = ?, uptime_s = ?;
 
@@ -577,13 +582,14 @@ FROM v WHERE slots.id = v.id;
 -- name: leases
 WITH v(id) AS (VALUES (?))
 SELECT json_group_array(json_array(
-  s.id, s.name, s.epoch, s.clean, s.lease, min(s.next_at - ?, 1e12), min(s.backoff_until - ?, 1e12),
+  s.id, s.name, s.epoch, s.clean AND (s.contacts = 0 OR s.stamp > c.distrusted), s.lease,
+  s.stamp, s.boot, s.uptime_s, min(s.rest_s, 1e12), min(s.backoff_s, 1e12),
   min(s.delay_s, 1e12), s.delay_source, min(s.latency_s, 1e12), s.backoff_level, s.denials,
-  s.connect_failures, s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.ring,
-  min(max(? - s.ended_at, 0.0), 1e12), s.paused, min(s.slow_s, 1e12), s.visited, s.body_bytes,
+  s.connect_failures, s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.unproven, s.ring,
+  min(s.rested_s, 1e12), s.paused, min(s.slow_s, 1e12), s.visited, s.body_bytes,
   (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT ?)), s.backoff_status
 ))
-FROM v CROSS JOIN slots AS s ON s.id = v.id;
+FROM v CROSS JOIN slots AS s ON s.id = v.id CROSS JOIN crawl AS c ON c.id = 1;
 
 -- What has fallen due joins the queue at its place; where that is very much, some at a time.
 -- name: promote
@@ -727,7 +733,7 @@ AND (?1 IS NULL OR o.hostname = ?1 OR s.name = ?1);
 -- What it was put off for, beyond its delay, was the robots.txt.
 -- name: release_slots
 WITH v(id) AS (VALUES (?))
-UPDATE slots SET next_at = min(next_at, ? + delay_s) FROM v WHERE slots.id = v.id;
+UPDATE slots SET next_at = min(next_at, ? + delay_s), rest_s = min(rest_s, delay_s) FROM v WHERE slots.id = v.id;
 
 -- name: mark_to_rejudge
 UPDATE origins SET rejudge_at = coalesce(rejudge_at, ?) WHERE id = ?;
@@ -865,7 +871,8 @@ WHERE o.failed > 0 AND (?1 IS NULL OR o.hostname = ?1 OR s.name = ?1);
 WITH v(id) AS (VALUES (?))
 UPDATE slots SET
   next_at = iif(backoff_until IS NOT NULL OR connect_failures > 0, min(next_at, ? + delay_s), next_at),
-  connect_failures = 0, backoff_level = 0, backoff_until = NULL,
+  rest_s = iif(backoff_until IS NOT NULL OR connect_failures > 0, min(rest_s, delay_s), rest_s),
+  connect_failures = 0, backoff_level = 0, backoff_until = NULL, backoff_s = NULL,
   backoff_status = NULL
 FROM v WHERE slots.id = v.id;
 

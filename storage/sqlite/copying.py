@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from storage.copying import SESSION_NAME, CrawlState, Table, Values
+from storage.copying import FORGET_STAMPS, SESSION_NAME, CrawlState, Table, Values
 from storage.safe_files import FILE_MODE, real_path
 from storage.sqlite.file_lock import FileLock
 from storage.sqlite.schema import (
@@ -58,8 +58,8 @@ class SqliteSource:
     async def state(self) -> CrawlState:
         with _translated(self.name):
             (secret,) = self._db.execute("SELECT bytes FROM secret").fetchone()
-            session, paused, last_s, shift_s, boot, uptime_s = self._db.execute(
-                "SELECT session, paused, last_at, shift_s, boot, uptime_s FROM crawl"
+            session, paused, last_s, shift_s, boot, uptime_s, distrusted = self._db.execute(
+                "SELECT session, paused, last_at, shift_s, boot, uptime_s, distrusted FROM crawl"
             ).fetchone()
             skips = dict(self._db.execute("SELECT reason, count FROM skips"))
             (writer,) = self._db.execute(
@@ -74,6 +74,7 @@ class SqliteSource:
             writer=writer,
             paused=bool(paused),
             now_s=clock.now_s(),
+            distrusted=distrusted,
             skips=skips,
         )
 
@@ -166,6 +167,8 @@ class SqliteTarget:
                     up and up.boot, up and up.uptime_s,
                 ),
             )  # fmt: skip
+            for sql in FORGET_STAMPS:
+                self._db.execute(sql.format(state.distrusted))
             self._db.execute("DELETE FROM skips")
             self._db.executemany("INSERT INTO skips VALUES (?, ?)", state.skips.items())
             self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")

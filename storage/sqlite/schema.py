@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -198,6 +199,39 @@ def _check_marks(
     return version
 
 
+def _check_shape(path: Path, db: sqlite3.Connection) -> None:
+    """Refuse a database with our version whose tables are others. Versions are only unique once
+    they are released."""
+    if _shape(db) != _own_shape():
+        raise StoreRefused(
+            f"{path} was made by another commit of courtly, whose schema has the same number"
+            f" ({SCHEMA_VERSION}) and other tables: start a new database, or use the commit that"
+            " made it"
+        )
+
+
+def _shape(db: sqlite3.Connection) -> frozenset[tuple[object, ...]]:
+    """All tables and views with their columns, and all indexes and triggers, in any order."""
+    found: set[tuple[object, ...]] = set()
+    names = db.execute(
+        "SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+    )
+    for kind, name in names.fetchall():
+        found.add((kind, name))
+        if kind in ("table", "view"):
+            columns = db.execute(
+                'SELECT name, type, "notnull", pk FROM pragma_table_info(?)', (name,)
+            )
+            found.update((name, *column) for column in columns)
+    return frozenset(found)
+
+
+@cache
+def _own_shape() -> frozenset[tuple[object, ...]]:
+    with contextlib.closing(connect_memory()) as db:
+        return _shape(db)
+
+
 def _is_blank(db: sqlite3.Connection) -> bool:
     return db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
 
@@ -236,8 +270,8 @@ def connect_writer(path: Path, *, mode: int = FILE_MODE, copies: bool = False) -
         db.claim()
         db.execute("PRAGMA foreign_keys = OFF")  # checking them would cost a lookup each
         db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        if exists:
-            _check_marks(path, db, blank_ok=True, copies=copies)
+        if exists and _check_marks(path, db, blank_ok=True, copies=copies) == SCHEMA_VERSION:
+            _check_shape(path, db)
         migrate(db)
         # Not before: the journal of a migration may be as large as a table.
         db.execute("PRAGMA temp_store = MEMORY")

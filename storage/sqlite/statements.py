@@ -76,6 +76,7 @@ class SqliteStatements:
     shared = False
     generation = 0
     alone = True
+    settling = False
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db

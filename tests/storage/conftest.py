@@ -36,7 +36,7 @@ from storage.store import (
     Store,
     Visited,
 )
-from storage.timekeeper import Timekeeper
+from storage.timekeeper import Timekeeper, Uptime
 
 T = TypeVar("T")
 START_S = 1_800_000_000.0
@@ -77,8 +77,10 @@ class Rig:
     def make(self, **options: Any) -> Store:
         if self.kind == "memory":
             return MemoryStore(wall=lambda: self.wall_s, **options)
+        options.setdefault("uptime", lambda: Uptime("rig", self.wall_s))
         if self.location is not None:
-            options.setdefault("time", Timekeeper(lambda: self.wall_s))
+            uptime = options.pop("uptime")
+            options.setdefault("time", Timekeeper(lambda: self.wall_s, None, uptime))
             return PostgresStore(self.location, wall=lambda: self.wall_s, **options)
         return SqliteStore(self.path, wall=lambda: self.wall_s, **options)
 

@@ -21,13 +21,14 @@ ONCE = {"crawl", "secret", "skips"}  # CrawlState
 
 
 def tables(path: Path) -> Rows:
-    """All rows but those about the copy itself."""
+    """All rows but those about the copy itself. Stamps of one database mean nothing in another."""
     with closing(sqlite3.connect(path)) as db:
         names = [
             name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")
         ]
         rows = {name: sorted(db.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
     rows["sessions"] = [row for row in rows["sessions"] if row[1] != "db copy"]
+    rows["slots"] = [(*row[:-4], *row[-3:]) for row in rows["slots"]]
     del rows["crawl"]
     return rows
 

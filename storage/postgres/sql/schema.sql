@@ -17,13 +17,19 @@
 CREATE TABLE crawl (  -- one row
   session bigint NOT NULL,              -- the newest
   steps bigint NOT NULL DEFAULT 0,      -- how often `shift_s` was corrected
+  distrusted bigint NOT NULL DEFAULT -1, -- stamps of slots up to this one prove nothing
+  returns bigint NOT NULL DEFAULT 0,    -- how often this database was found to have gone back in time
+  settled bigint NOT NULL DEFAULT 0,    -- up to which of them hosts may be leased again
   generation bigint NOT NULL DEFAULT 0, -- grows when what writers cache is no longer true
   last_at double precision NOT NULL,    -- the store's time when a session last began or ended
   shift_s double precision NOT NULL,    -- how far the store's time is ahead of the server's clock
+  returned_at double precision,         -- when the last return was found, by the server's clock
   id integer PRIMARY KEY CHECK (id = 1),
   version integer NOT NULL,             -- of this schema
   paused smallint NOT NULL DEFAULT 0,
-  application text COLLATE "C" NOT NULL DEFAULT 'courtly'
+  application text COLLATE "C" NOT NULL DEFAULT 'courtly',
+  server text COLLATE "C",              -- the history it is part of: storage/postgres/lineage.py
+  fingerprint text COLLATE "C"          -- of the definition of this schema
 ) WITH (fillfactor = 10);
 
 INSERT INTO crawl (id, version, session, last_at, shift_s) VALUES (1, 4, 0, 0.0, 0.0);
@@ -39,6 +45,7 @@ CREATE TABLE sessions (  -- one worker each
   pages bigint NOT NULL DEFAULT 0,
   pages_per_s double precision NOT NULL DEFAULT 0.0,
   lease_s double precision NOT NULL DEFAULT 0.0, -- how long its leases last without a renewal
+  last_at double precision,             -- the store's time of its last renewal
   uncommitted bigint NOT NULL DEFAULT 0,
   held text COLLATE "C" NOT NULL DEFAULT '[]',   -- what holds it, as JSON: reason, sentence, since
   pid integer,
@@ -103,6 +110,10 @@ CREATE SEQUENCE origin_numbers;
 CREATE SEQUENCE url_numbers;
 CREATE SEQUENCE text_numbers;
 
+-- Counts the commits that store clocks of hosts. Whoever has seen a number knows that what was stored
+-- with it, or with a smaller one, happened before: without a clock.
+CREATE SEQUENCE ticks;
+
 -- ---------------------------------------------------------------- hosts and origins
 
 CREATE TABLE slots (  -- hosts, as they are leased
@@ -130,6 +141,13 @@ CREATE TABLE slots (  -- hosts, as they are leased
   breaches bigint NOT NULL DEFAULT 0,
   ring bigint NOT NULL DEFAULT 0,       -- contacts ever written to the ring
   ended_at double precision,            -- when the last contact ended
+  rest_s double precision NOT NULL DEFAULT 0.0, -- of this and the next two: as of the stamp
+  backoff_s double precision,           -- until the end of its back-off
+  rested_s double precision,            -- since the end of its last contact
+  stamp bigint NOT NULL DEFAULT 0,      -- a tick: when its clock was stored
+  boot bigint,                          -- and the uptime of the machine that did
+  uptime_s double precision,
+  unproven bigint NOT NULL DEFAULT 0,   -- contacts after one whose end nobody measured
   revisit_at double precision,          -- when the first of its visited URLs is due again
   backoff_status bigint,                -- the status that it backs off after; NULL: not known
   clean smallint NOT NULL DEFAULT 1,    -- released by its last holder
@@ -531,7 +549,7 @@ SELECT
   next_at - (SELECT shift_s FROM crawl) AS next_at, paused,
   backoff_until - (SELECT shift_s FROM crawl) AS backoff_until,
   contacts, smallest_rest_s, peak_concurrency, breaches, slow_s, latency_s, connect_failures,
-  backoff_status, id
+  backoff_status, unproven, id
 FROM slots;
 
 CREATE VIEW robots AS

@@ -630,18 +630,21 @@ WITH l AS (
 )
 UPDATE slots SET ready_at = greatest(next_at, backoff_until) FROM l WHERE slots.id = l.id;
 
--- The clocks of held hosts, and what the same transaction counts there.
+-- The clocks of held hosts, and what the same transaction counts there. The stamp is a new tick: whoever
+-- has seen it, or a later one, knows that these clocks were stored before.
 -- name: wind_slots
 WITH l AS (
   SELECT v.* FROM unnest(
     $1::bigint[], $2::double precision[], $3::double precision[], $4::double precision[],
     $5::text[], $6::double precision[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[],
     $11::double precision[], $12::bigint[], $13::bigint[], $14::bigint[], $15::double precision[],
-    $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[]
+    $16::bigint[], $17::double precision[], $18::double precision[], $19::double precision[],
+    $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[], $25::bigint[]
   ) AS v (
     id, next_at, backoff_until, delay_s, delay_source, latency_s, backoff_level, denials,
     connect_failures, contacts, smallest_rest_s, peak_concurrency, breaches, ring, ended_at,
-    backoff_status, queued, visited, blocked, failed, body_bytes
+    backoff_status, rest_s, backoff_s, rested_s, unproven, queued, visited, blocked, failed,
+    body_bytes
   )
   JOIN slots AS s ON s.id = v.id ORDER BY s.id FOR NO KEY UPDATE OF s
 )
@@ -652,6 +655,9 @@ UPDATE slots SET
   smallest_rest_s = l.smallest_rest_s, peak_concurrency = l.peak_concurrency,
   breaches = l.breaches, ring = l.ring, ended_at = coalesce(l.ended_at, slots.ended_at),
   backoff_status = l.backoff_status,
+  rest_s = l.rest_s, backoff_s = l.backoff_s, rested_s = coalesce(l.rested_s, slots.rested_s),
+  unproven = l.unproven,
+  stamp = (SELECT nextval('ticks')), boot = $26::bigint, uptime_s = $27::double precision,
   queued = slots.queued + l.queued, visited = slots.visited + l.visited,
   blocked = slots.blocked + l.blocked, failed = slots.failed + l.failed,
   body_bytes = slots.body_bytes + l.body_bytes
@@ -729,9 +735,13 @@ SELECT pg_advisory_xact_lock_shared(27988572916444281);
 -- name: enter_alone
 SELECT pg_advisory_xact_lock(27988572916444281);
 
--- The second one: the server's time, and what other workers may have changed.
+-- The second one: the server's time, what other workers may have changed, and whether this is what the
+-- worker with this session knows.
 -- name: begin
-SELECT extract(epoch FROM clock_timestamp())::double precision, shift_s, steps, generation
+SELECT
+  extract(epoch FROM clock_timestamp())::double precision, shift_s, steps, generation,
+  (SELECT last_value - (NOT is_called)::integer FROM ticks),  -- the newest that was drawn
+  returns, settled, version, fingerprint, (SELECT n.beat FROM sessions AS n WHERE n.id = $1::bigint)
 FROM crawl;
 
 -- NULL if the transaction has changed nothing.
@@ -778,8 +788,9 @@ UPDATE sessions SET
   beat = beat + 1, beat_at = extract(epoch FROM clock_timestamp()), idle = $2::boolean,
   hungry = $3::boolean, hosts = $4::bigint, in_flight = $5::bigint, pages = $6::bigint,
   pages_per_s = $7::double precision, uncommitted = $8::bigint, lease_s = $9::double precision,
-  held = $10::text
-WHERE id = $1::bigint AND ended_at IS NULL;
+  held = $10::text, last_at = $11::double precision
+WHERE id = $1::bigint AND ended_at IS NULL
+RETURNING beat;
 
 -- Other live sessions.
 -- name: others
@@ -881,6 +892,16 @@ UPDATE crawl SET paused = $1::smallint;
 -- name: paused
 SELECT paused FROM crawl;
 
+-- With a renewal.
+-- name: pulse_state
+SELECT
+  paused, returns, settled, (SELECT n.beat FROM sessions AS n WHERE n.id = $1::bigint)
+FROM crawl;
+
+-- All workers that did not know of the return have lost their leases by now.
+-- name: settle_return
+UPDATE crawl SET settled = $1::bigint WHERE returns = $1::bigint AND settled < returns;
+
 -- name: end_session
 UPDATE sessions SET ended_at = $1::double precision WHERE id = $2::bigint;
 
@@ -971,19 +992,18 @@ WITH l AS (
   ORDER BY s.id FOR NO KEY UPDATE OF s
 )
 SELECT coalesce(json_agg(json_build_array(
-  s.id, s.name, s.epoch, s.clean, s.lease, least(s.next_at - $2::double precision, 1e12),
-  CASE WHEN s.backoff_until IS NOT NULL
-    THEN least(s.backoff_until - $3::double precision, 1e12) END,
+  s.id, s.name, s.epoch, (s.clean = 1 AND s.stamp > c.distrusted)::integer, s.lease,
+  s.stamp, s.boot, s.uptime_s,
+  least(s.rest_s, 1e12), CASE WHEN s.backoff_s IS NOT NULL THEN least(s.backoff_s, 1e12) END,
   least(s.delay_s, 1e12), s.delay_source,
   CASE WHEN s.latency_s IS NOT NULL THEN least(s.latency_s, 1e12) END, s.backoff_level, s.denials,
-  s.connect_failures, s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.ring,
-  CASE WHEN s.ended_at IS NOT NULL
-    THEN least(greatest($4::double precision - s.ended_at, 0.0), 1e12) END,
+  s.connect_failures, s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches,
+  s.unproven, s.ring, CASE WHEN s.rested_s IS NOT NULL THEN least(s.rested_s, 1e12) END,
   s.paused, CASE WHEN s.slow_s IS NOT NULL THEN least(s.slow_s, 1e12) END, s.visited, s.body_bytes,
-  (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT $5::bigint) AS c),
+  (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT $2::bigint) AS n),
   s.backoff_status
 ) ORDER BY s.n), '[]')::text
-FROM l AS s;
+FROM l AS s CROSS JOIN crawl AS c;
 
 -- Whether a session has not been ended; nobody ends it before this transaction has ended.
 -- name: live_session
@@ -1176,7 +1196,7 @@ WITH l AS (
   SELECT s.id FROM unnest($1::bigint[]) AS v (id) JOIN slots AS s ON s.id = v.id
   ORDER BY s.id FOR NO KEY UPDATE OF s
 )
-UPDATE slots SET next_at = least(next_at, $2::double precision + delay_s)
+UPDATE slots SET next_at = least(next_at, $2::double precision + delay_s), rest_s = least(rest_s, delay_s)
 FROM l WHERE slots.id = l.id;
 
 -- name: mark_to_rejudge
@@ -1347,7 +1367,10 @@ UPDATE slots SET
     THEN least(next_at, $2::double precision + delay_s)
     ELSE next_at
   END,
-  connect_failures = 0, backoff_level = 0, backoff_until = NULL,
+  rest_s = CASE
+    WHEN backoff_until IS NOT NULL OR connect_failures > 0 THEN least(rest_s, delay_s) ELSE rest_s
+  END,
+  connect_failures = 0, backoff_level = 0, backoff_until = NULL, backoff_s = NULL,
   backoff_status = NULL
 FROM l WHERE slots.id = l.id;
 

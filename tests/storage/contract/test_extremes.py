@@ -123,7 +123,8 @@ async def test_a_database_that_holds_such_a_number_opens(rig: Rig, value: float)
     await selected(
         rig.store,
         "UPDATE slots SET next_at = :value, ready_at = :value, backoff_until = :value,"
-        " delay_s = :value, slow_s = :value, latency_s = :value WHERE name = 'a.test'",
+        " rest_s = :value, backoff_s = :value, delay_s = :value, slow_s = :value,"
+        " latency_s = :value WHERE name = 'a.test'",
         value=value,
     )
     await rig.store.close()

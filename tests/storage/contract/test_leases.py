@@ -317,7 +317,8 @@ async def test_the_end_of_the_last_contact_is_remembered_until_there_is_another(
     await rig.commit(lease, clock=HostClock(), release=True)  # it says nothing of it
     await rig.crash()
     rig.wall_s += 4.0
-    assert (await rig.claim_one()).clock.rested_s == pytest.approx(7.5)
+    # At least: of the time between the two commits, nothing was said.
+    assert (await rig.claim_one()).clock.rested_s == pytest.approx(5.5)
 
 
 async def test_pauses_and_paces_outlive_a_crash_and_a_release(rig):
@@ -367,7 +368,7 @@ async def test_hosts_that_only_rest_can_be_roused(rig):
     assert await rig.claim() == []
     await rig.store.recheck_delays(rig.session)
     (a,) = await rig.claim()
-    assert (a.slot, a.clock.next_in_s, a.clock.rested_s) == ("a.test", 0.0, 20.0)
+    assert (a.slot, a.clock.next_in_s, a.clock.rested_s) == ("a.test", 80.0, 20.0)
     rig.wall_s += 40.0
     assert [lease.slot for lease in await rig.claim()] == ["c.test"]
     rig.wall_s += 40.0

@@ -89,7 +89,9 @@ async def test_there_and_back(
 
 
 def comparable(rows: Rows) -> Rows:
-    """All rows. A session that was killed in the source has an end in a copy."""
+    """All rows. A session that was killed in the source has an end in a copy, and the stamps of one
+    database mean nothing in another."""
+    rows["slots"] = [(*row[:-4], *row[-3:]) for row in rows["slots"]]
     rows["sessions"] = [row[:3] for row in rows["sessions"]]
     return rows
 

@@ -30,7 +30,7 @@ HOSTS = 5_000  # with 210,000 URLs
 
 # Tables of which few rows exist at a time: one per session, of which a thousand are kept, one per
 # reason and session, or the commands of an hour.
-SMALL = {"crawl", "secret", "sessions", "totals", "skips", "orders"}
+SMALL = {"crawl", "secret", "sessions", "totals", "skips", "orders", "ticks"}
 # Statements that read an index from its beginning, in order, and stop after some rows.
 FIRST_OF_ALL = {"next_revisit", "next_claim", "next_robots", "rejudge_due", "some_chains"}
 # Statements that read all hosts, because an operator asked for a change of all.
@@ -178,13 +178,13 @@ UPDATES: Mapping[str, list[object]] = {
     "count_slots": [[256 + 1], [1], [1], [0], [0], [10]],
     "count_origins": [[256 + 1], [1], [1], [0], [0], [10], [0], [1]],
     "put_contacts": [[256 + 1], [3], [1.0], [2.0], ["page"], [200]],
-    "beat": [9, True, False, 1, 1, 1, 1.0, 1, 15.0],
+    "beat": [9, True, False, 1, 1, 1, 1.0, 1, 15.0, "[]", 1.0],
     "add_to_totals": [9, 1, 1, 1, 1, 1, 1],
     "add_to_skips": [["scope 1"], [1], 1],
     "put_query_counts": [[256 + 1], [256 + 1], [4]],
     "wind_slots": [
         [256 + 1], [1.0], [2.0], [1.0], ["robots"], [0.1], [1], [1], [1], [1], [1.0], [1], [1], [1],
-        [1.0], [503], [1], [1], [1], [1], [1],
+        [1.0], [503], [1.0], [1.0], [1.0], [1], [1], [1], [1], [1], [1], 1, 1.0,
     ],
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ from storage.database_info import Table
 from storage.location import ServerLocation, parse_location
 from storage.postgres import PostgresReader
 from storage.postgres.schema import SCHEMA_VERSION
-from storage.store import StoreRefused
+from storage.store import StoreError, StoreRefused
 from tests.postgres_server import PostgresServer
 from tests.storage.conftest import server_location
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
@@ -24,6 +24,11 @@ OLD_TABLES = (
     " ALTER TABLE slots DROP COLUMN backoff_status; ALTER TABLE plans DROP COLUMN declared;"
     " ALTER TABLE bodies DROP COLUMN domain, DROP COLUMN packed_bytes;"
     " ALTER TABLE sessions DROP COLUMN held;"
+    " DROP SEQUENCE ticks; ALTER TABLE sessions DROP COLUMN last_at;"
+    " ALTER TABLE crawl DROP COLUMN distrusted, DROP COLUMN returns, DROP COLUMN settled,"
+    " DROP COLUMN returned_at, DROP COLUMN server, DROP COLUMN fingerprint;"
+    " ALTER TABLE slots DROP COLUMN rest_s, DROP COLUMN backoff_s, DROP COLUMN rested_s,"
+    " DROP COLUMN stamp, DROP COLUMN boot, DROP COLUMN uptime_s, DROP COLUMN unproven;"
     " CREATE VIEW hosts AS SELECT name AS host FROM slots; UPDATE crawl SET version = 1"
 )
 COLUMNS = (
@@ -99,3 +104,28 @@ def tables_of(url: str) -> Sequence[Table]:
     server = database_info(parse_location(url)).server
     assert server is not None
     return server.tables
+
+
+@pytest.mark.parametrize("found", ["'another'", "NULL"])
+async def test_a_database_of_another_commit_with_the_same_version_is_refused(
+    crawl_url: str, found: str
+) -> None:
+    """No version says which of them made it, so none can bring it up to date, and workers of two
+    commits do not share it."""
+    running = store_at(crawl_url)
+    session = await running.open_session("mine")
+    await execute(crawl_url, f"UPDATE crawl SET fingerprint = {found}")
+    with pytest.raises(StoreRefused, match=r"another commit .*same number .*start a new database"):
+        await store_at(crawl_url).open_session("other")
+    with pytest.raises(StoreError, match=r"another commit|newer"):
+        await running.add([link("http://a.test/")])
+    await running.close(session)
+
+
+async def test_a_worker_stops_when_a_newer_one_changes_the_schema(crawl_url: str) -> None:
+    running = store_at(crawl_url)
+    session = await running.open_session("mine")
+    await execute(crawl_url, "UPDATE crawl SET version = version + 1, fingerprint = 'newer'")
+    with pytest.raises(StoreError, match=r"made by a newer courtly"):
+        await running.add([link("http://a.test/")])
+    await running.close(session)

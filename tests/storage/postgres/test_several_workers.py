@@ -157,7 +157,7 @@ async def test_a_host_that_was_leased_meanwhile_is_not_leased_again(
 ) -> None:
     one, two = await new_worker(), await new_worker()
     await add_hosts(one)
-    wanted = [OTHER, HOST], 0.0, 0.0, 0.0, 65
+    wanted = [OTHER, HOST], 65
     async with one.db.transaction():
         found = await one.read("leases", *wanted)
         assert [row[0] for row in found] == [OTHER, HOST]  # in the order in which they were given
@@ -186,15 +186,16 @@ async def test_a_commit_needs_the_lease(new_worker: NewWorker) -> None:
 async def test_a_session_that_is_not_renewed_is_ended_once(new_worker: NewWorker) -> None:
     one, two = await new_worker(), await new_worker()
     await add_hosts(one)
-    assert await one.run("beat", 1, True, False, 1, 2, 3, 4.0, 5, 15.0) == 1
+    assert await one.run("beat", 1, True, False, 1, 2, 3, 4.0, 5, 15.0, "[]", 0.0) == 1
     assert await two.read("others", 2) == [[1, 1, 15.0, 1, 0]]
     assert await two.run("reap", 1, 0) == 0  # renewed since
     assert await two.run("reap", 1, 1) == 1
     assert await two.run("reap", 1, 1) == 0
-    assert await one.run("beat", 1, False, True, 1, 2, 3, 4.0, 5, 15.0) == 0  # so it learns of it
+    # So it learns of it.
+    assert await one.run("beat", 1, False, True, 1, 2, 3, 4.0, 5, 15.0, "[]", 0.0) == 0
     assert await two.read("others", 2) == []
     assert await one.run("revive", 1) == 1
-    assert await one.run("beat", 1, False, True, 1, 2, 3, 4.0, 5, 15.0) == 1
+    assert await one.run("beat", 1, False, True, 1, 2, 3, 4.0, 5, 15.0, "[]", 0.0) == 1
     assert await two.read("others", 2) == [[1, 3, 15.0, 0, 1]]
     assert await two.run("reap", 1, 1) == 0
 
@@ -206,7 +207,7 @@ async def test_no_host_stays_leased_by_a_session_that_ended(new_worker: NewWorke
     async with one.db.transaction():
         await lease(one, 1, HOST)
         await two.run(
-            "beat", 1, False, False, 1, 2, 3, 4.0, 5, 15.0
+            "beat", 1, False, False, 1, 2, 3, 4.0, 5, 15.0, "[]", 0.0
         )  # a renewal does not wait for it
         task = await blocked(one, two.run("reap", 1, 1))
     assert await task == 1
@@ -230,7 +231,7 @@ async def test_hosts_of_an_ended_session_are_freed_some_at_a_time(new_worker: Ne
         await one.many("settle_slots", [(key, False) for key in some])
         freed += some
     assert freed == [HOST, OTHER]
-    rows = await one.read("leases", freed, 0.0, 0.0, 0.0, 65)
+    rows = await one.read("leases", freed, 65)
     assert [row[3] for row in rows] == [0, 0]  # not clean: they rest first
 
 
@@ -284,9 +285,9 @@ async def test_one_worker_corrects_a_step_of_the_clock(new_worker: NewWorker) ->
     one, two = await new_worker(), await new_worker()
     assert await one.row("correct_shift", 3.0, 0) == (3.0, 1)
     assert await two.row("correct_shift", 3.0, 0) is None
-    found = await two.row("begin")
+    found = await two.row("begin", 1)
     assert found is not None
-    assert found[1:] == (3.0, 1, 0)
+    assert found[1:4] == (3.0, 1, 0)
 
 
 async def test_orders_arrive_once_and_in_order(new_worker: NewWorker) -> None:

@@ -24,14 +24,15 @@ from .conftest import NewWorker, read_script
 FILLED = Path(__file__).with_name("filled.sql").read_text(encoding="utf-8")
 
 # A file has one writer, which holds every lease, and numbers its rows itself.
-ONLY_SQLITE = {"leased", "new_crawl", "newest_ids", "uptime", "void_leases"}
+ONLY_SQLITE = {"distrust", "leased", "new_crawl", "newest_ids", "uptime", "void_leases"}
 # Statements for several workers.
 ONLY_POSTGRES = {
     "blockers",
     "add_to_totals", "beat", "begin", "change_names", "correct_shift", "drop_orders", "enter",
     "enter_alone", "hold_addresses", "live_session", "lock_held", "lock_slots", "lock_urls",
     "newest_order", "next_origins", "next_slots", "next_texts", "next_urls", "orders_after",
-    "others", "place_session", "publish", "reap", "revive", "table_sizes", "transaction_id",
+    "others", "place_session", "publish", "pulse_state", "reap", "revive", "settle_return",
+    "table_sizes", "transaction_id",
     "transaction_status", "void_some", "workers",
 }  # fmt: skip
 

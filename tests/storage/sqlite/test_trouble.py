@@ -128,7 +128,7 @@ def dump(path):
         found = {}
         for table in tables:
             columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-            kept = [column for column in columns if column != "served"]
+            kept = [column for column in columns if column not in ("served", "boot")]
             rows = db.execute(f"SELECT {', '.join(kept)} FROM {table}").fetchall()
             found[table] = sorted(rows, key=repr)
     return found
