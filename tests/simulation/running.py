@@ -249,6 +249,7 @@ class Simulation:
         if error is not None and self._was_given_up(error):
             run.end = "kill"  # nothing more could be stored
             run.killed[process.number] = self.clock.monotonic()
+            await self.disk.killed(store._inner)
             return
         if error is not None:
             self.history.errors.append(f"run {run.number}: {_words(error)}")

@@ -16,10 +16,10 @@ from tests.simulation.scenario import draw
 from tests.simulation.shrinking import failure_of
 from tests.simulation.trace import trace_of
 
-SEEDS = 360
+SEEDS = 120
 CHUNK = 12
 CORPUS = Path(__file__).with_name("corpus.txt")
-REPLAYED = range(24)
+REPLAYED = range(12)
 
 
 def check(seeds: list[int]) -> None:
