@@ -110,7 +110,10 @@ def is_due(state: RobotsState, now_s: float) -> bool:
     at_s = next_due_at(state)
     if at_s is None or now_s >= at_s:
         return True
-    # The wall clock was set back by more than a day: the stored times cannot be trusted.
+    # The wall clock was set back, by more than a day or to before the first of the failures: the
+    # stored times cannot be trusted.
+    if state.unreachable_since is not None and now_s < state.unreachable_since:
+        return True
     return state.fetched_at is not None and now_s < state.fetched_at - DAY_S
 
 

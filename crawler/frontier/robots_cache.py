@@ -281,7 +281,9 @@ class RobotsCache:
             self._retries.remove(origin)
             return
         now_s = self._clock.monotonic()
-        at_s = now_s + max(0.0, retry_at - self._clock.wall())
+        wall_s = self._clock.wall()
+        due = robots_state.is_due(origin.access, wall_s)
+        at_s = now_s if due else now_s + max(0.0, retry_at - wall_s)
         if lost := origin.host.beyond_reach(origin.name, now_s):
             at_s = max(at_s, lost.until_s)
         self._retries.put(origin, at_s)

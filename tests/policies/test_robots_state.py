@@ -442,3 +442,11 @@ def test_never_opens_what_its_row_closes(
     for row in rows:
         assert row.unreachable.value == "open"
         assert now_s >= access.unreachable_since + row.closed_first_s
+
+
+def test_a_file_that_never_answered_is_due_when_the_clock_was_set_back() -> None:
+    state = RobotsState(
+        failures=1, unreachable_since=1_000_000.0, retry_at=1_000_300.0, error="no answer"
+    )
+    assert not is_due(state, 1_000_100.0)
+    assert is_due(state, 1_000_000.0 - 30 * 86_400)
