@@ -95,8 +95,8 @@ PACING: Final = (
     Mutant(
         "min for max in a backoff by Retry-After",
         "crawler/frontier/pace.py",
-        "self.backoff_until_s = max(self.backoff_until_s, now_s + rest_s)",
-        "self.backoff_until_s = min(self.backoff_until_s, now_s + rest_s)",
+        "if until_s >= self.backoff_until_s:",
+        "if until_s <= self.backoff_until_s:",
     ),
     Mutant(
         "one success forgives all refusals",
@@ -107,14 +107,14 @@ PACING: Final = (
     Mutant(
         "the backoff does not grow",
         "crawler/frontier/pace.py",
-        "self.backoff_level += 1\n            self.denials = 0",
-        "self.backoff_level = 1\n            self.denials = 0",
+        "            self.backoff_level += 1\n",
+        "            self.backoff_level = 1\n",
     ),
     Mutant(
         "many denials in a row do not make the host back off",
         "crawler/frontier/pace.py",
-        "if refusal or self.denials >= DENIALS_MAX:\n            self.backoff_level",
-        "if refusal:\n            self.backoff_level",
+        "denied = self.denials >= DENIALS_MAX",
+        "denied = False",
     ),
     Mutant(
         "after a crash the host need not wait",
@@ -182,7 +182,7 @@ RETRIES: Final = (
     Mutant(
         "a date in Retry-After counts for nothing",
         "policies/retries.py",
-        "wait_s = date_s - now_s",
+        "wait_s = date_s - (now_s if sent_s is None else min(now_s, sent_s))",
         "wait_s = 0.0",
     ),
     Mutant(
@@ -344,10 +344,8 @@ FRONTIER: Final = (
     Mutant(
         "pages are visited again too early",
         "crawler/processing/recrawl_planner.py",
-        "            due_in_s=every_s,\n            interval_s=every_s,\n"
-        "            checked_at=now_s,",
-        "            due_in_s=every_s / 2,\n            interval_s=every_s,\n"
-        "            checked_at=now_s,",
+        "            due_in_s=every_s if ends_at is None else",
+        "            due_in_s=every_s / 2 if ends_at is None else",
     ),
 )
 
@@ -439,7 +437,7 @@ ROBOTS: Final = (
     Mutant(
         "Retry-After of a robots.txt is ignored",
         "policies/robots_state.py",
-        "retry_at=now_s + max(wait_s, requested_s),",
+        "retry_at=now_s + max(wait_s, requested_s or 0.0),",
         "retry_at=now_s + wait_s,",
     ),
     Mutant(
@@ -576,8 +574,8 @@ STORE: Final = (
     Mutant(
         "a host is released before its last outcome",
         "storage/engine/leases.py",
-        "                del self._held[update.slot]\n        self._sql.many",
-        "                pass\n        self._sql.many",
+        "                del self._held[update.slot]\n",
+        "                pass\n",
     ),
     Mutant(
         "pages are never due again",
@@ -627,7 +625,7 @@ WORKERS: Final = (
     Mutant(
         "a session that was ended does not learn of it",
         "storage/postgres/pulses.py",
-        'lost=done == "UPDATE 0",',
+        "lost=beat is None or self._lineage.reason is not None,",
         "lost=False,",
     ),
     Mutant(
