@@ -647,6 +647,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/frontier/system_holds.py:OURS_IN_A_ROW_MAX",
         "crawler/frontier/system_holds.py:OUTAGES_MAX",
         "crawler/frontier/host_queue.py:EXCUSES_MAX",
+        "crawler/periodic.py:FAILURES_MAX",
         "storage/engine/transactions.py:CONFLICTS_MAX",
         "storage/ticks.py:KEPT_MAX",
         "storage/postgres/worker_file.py:_WORKERS_MAX",

@@ -46,6 +46,7 @@ from crawler.frontier.origin import Origin
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.observer import Observer
 from crawler.orders import InvalidOrderError, SteerHosts, decode
+from crawler.periodic import PeriodicSteps
 from crawler.processing.committer import Committer
 from crawler.scheduling.command_loop import commands_of
 from crawler.scheduling.renewal import Renewal
@@ -147,9 +148,10 @@ class PoliteClient(CallerGate):
             self._close()
 
     async def _keep_renewed(self) -> None:
+        renewals = PeriodicSteps("the renewal of this session")
         while True:
             await self._renewal.rest()
-            await self._renew()
+            await renewals.take(self._renew)
             self._lines.release_unused()
 
     async def _renew(self) -> None:

@@ -15,6 +15,7 @@ from crawler.clock import Clock
 from crawler.config.model import CurrentConfig
 from crawler.config.units import format_bytes
 from crawler.frontier.system_holds import SystemHolds
+from crawler.periodic import PeriodicSteps
 from crawler.threads import in_thread
 from policies.holds import HoldReason
 from storage.location import FileLocation
@@ -67,12 +68,15 @@ class DiskSpace:
 
     async def run(self) -> None:
         """Check until cancelled. Without a limit, nothing is checked until the config changes."""
+        looks = PeriodicSteps("the look at the free disk space")
         try:
             while True:
                 began_s = self._clock.monotonic()
-                next_s = await self._check()
+                next_s = await looks.take(self._check)
                 now_s = self._clock.monotonic()
                 timer = None
+                if looks.failing:
+                    next_s = CHECK_EVERY_S
                 if next_s is not None:
                     wait_s = max(next_s, REST_FACTOR * (now_s - began_s))
                     timer = self._clock.call_at(now_s + wait_s, self._look.set)

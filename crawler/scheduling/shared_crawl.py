@@ -10,6 +10,7 @@ from typing import Final
 from crawler.downloading.downloader import Downloader
 from crawler.frontier.commands import RejudgeMarked
 from crawler.orders import Command, InvalidOrderError, decode
+from crawler.periodic import PeriodicSteps
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.scheduling.host_leases import HostLeases
@@ -63,9 +64,10 @@ class SharedCrawl:
         """Renew the session until cancelled. Raises StoreError."""
         if not self._others.shared:
             return
+        renewals = PeriodicSteps("the renewal of this worker's session")
         while True:
             await self._renewal.rest()
-            await self._renew()
+            await renewals.take(self._renew)
             if self._crawl.clock.monotonic() >= self._marked_s and not self._frontier.stopping:
                 self._marked_s = self._crawl.clock.monotonic() + MARKED_EVERY_S
                 self._frontier.commands.put(RejudgeMarked())

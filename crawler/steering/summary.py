@@ -18,6 +18,7 @@ from crawler.events import (
     WaitingHost,
 )
 from crawler.frontier.reasons import READY, Reason, Wait, latest_backoff
+from crawler.periodic import PeriodicSteps
 from crawler.scheduling.scheduler import Scheduler
 from crawler.steering.live_state import HostState, host_state
 from crawler.steering.waits import stored_wait
@@ -63,11 +64,13 @@ class Snapshots:
         return sum(value for value in values if isinstance(value, int | float))
 
     async def _report(self, observe: Callable[[Progress], None]) -> None:
-        next_s = self._began_s
+        next_s, looks = self._began_s, PeriodicSteps("the look at the progress")
         while True:
             next_s = max(next_s + OBSERVE_EVERY_S, self._clock.monotonic())
             await self._clock.sleep_until(next_s)
-            observe(self.snapshot(await self._store.stats()))
+            stats = await looks.take(self._store.stats)
+            if stats is not None:
+                observe(self.snapshot(stats))
 
     def snapshot(self, stats: Stats) -> Progress:
         frontier, now_s = self._scheduler.frontier, self._clock.monotonic()

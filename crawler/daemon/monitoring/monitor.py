@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
@@ -20,6 +21,7 @@ from crawler.daemon.monitoring.recent_log import RecentLog
 from crawler.daemon.monitoring.series import FINE_STEP_S, Sample, Series
 from crawler.daemon.responses import others_in
 from crawler.observer import Observer
+from crawler.periodic import PeriodicSteps
 from crawler.steering.control import Control
 
 if TYPE_CHECKING:
@@ -73,9 +75,9 @@ class Monitor:
     async def _sample_forever(
         self, control: Control, queue: QueueView | None, shared: SharedStore | None
     ) -> None:
-        next_s = self.clock.monotonic()
+        next_s, samples = self.clock.monotonic(), PeriodicSteps("a sample of the crawl")
         while True:
-            await self._sample(control, queue, shared)
+            await samples.take(partial(self._sample, control, queue, shared))
             # After a delay of more than a step (a suspended machine), samples are skipped.
             next_s = max(next_s + FINE_STEP_S, self.clock.monotonic())
             await self.clock.sleep_until(next_s)
