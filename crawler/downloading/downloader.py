@@ -237,6 +237,7 @@ class Downloader:
             started_s=began_s,
             ended_s=self._clock.monotonic(),
             stale=True,
+            stopped=True,
         )
 
     def _expired(self, url: str, began_s: float, *, contacted: bool = True) -> Failure:

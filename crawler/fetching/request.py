@@ -254,6 +254,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     received: whether any byte came from the host.
     broken_off: the answer stopped: the connection was reset, or nothing more arrived on it.
     contacted: False if no socket was made, so that nothing was sent to the host.
+    stopped: broken off because the crawl ends, which shows nothing of the host or the network.
     """
 
     url: str
@@ -271,6 +272,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     received: bool = False
     broken_off: bool = False
     contacted: bool = True
+    stopped: bool = False
 
     @property
     def error(self) -> str:

@@ -112,7 +112,9 @@ class SystemHolds:
         """Return the result of a request, with `ours` set if neither host nor URL is to be
         charged."""
         host = permit.host
-        if isinstance(result, Failure) and result.ours is HoldReason.LEASES_EXPIRED:
+        if isinstance(result, Failure) and (
+            result.stopped or result.ours is HoldReason.LEASES_EXPIRED
+        ):
             permit.probe = False
             return result  # it says nothing of the network, and its hold begins elsewhere
         if isinstance(result, Answer):

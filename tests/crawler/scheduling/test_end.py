@@ -548,3 +548,15 @@ async def test_requests_in_flight_at_the_end_have_five_seconds(
         "http://a.test/slow",
     }
     assert all(row["breaches"] == 0 for row in again.rows["hosts"])
+
+
+async def test_silent_hosts_at_the_end_are_no_outage(world: World) -> None:
+    """All of their requests are broken off in the same moment."""
+
+    def answers(request: Request) -> Reply:
+        reply = not_found() if request.url.endswith("/robots.txt") else html("ParsedPage", "/slow")
+        return replace(reply, delay_s=600.0 if request.url.endswith("/slow") else 0.0)
+
+    seeds = [f"http://h{n}.test/" for n in range(64)]
+    crawled = await world.crawl(answers, *seeds, crawl={"max_time": 20.0, "patience": DAY_S})
+    assert crawled.elapsed_s < 30.0
