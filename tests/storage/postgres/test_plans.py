@@ -21,7 +21,7 @@ from storage.paging import mark
 from storage.postgres.named_values import with_numbers
 from storage.postgres.read_connection import ReadConnection
 from storage.postgres.statements import statements
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer, schema
 
 from .conftest import read_script
 
@@ -77,7 +77,7 @@ def planned_url(request: pytest.FixtureRequest, postgres: PostgresServer) -> Ite
     """A database that is empty, and one with many rows."""
     url = postgres.create_database()
     script = FILLED.replace("SLOTS", str(HOSTS)) if request.param == "filled" else ""
-    postgres.execute(read_script("schema") + script, url=url)
+    postgres.execute(schema() + script, url=url)
     yield url
     postgres.drop_database(url)
 

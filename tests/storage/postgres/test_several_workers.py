@@ -120,7 +120,7 @@ async def test_an_origin_joins_one_host(new_worker: NewWorker) -> None:
 
 async def test_a_body_is_kept_for_whoever_is_about_to_refer_to_it(new_worker: NewWorker) -> None:
     one, two = await new_worker(), await new_worker()
-    (body,) = await one.row("new_body", b"hash", 4, b"packed") or ()
+    (body,) = await one.row("new_body", b"hash", 4, b"packed", "a.test", 6) or ()
     async with one.db.transaction():
         assert await one.row("body_id", b"hash") == (body,)
         await two.many("drop_bodies", [(body,)])  # does not wait, either
