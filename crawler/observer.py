@@ -39,6 +39,8 @@ class Contacted(Struct, frozen=True, kw_only=True):
     next_in_s: from the end of the contact until the host may be contacted again.
     rest_source: the origin of that delay in words: "politeness.delay", "Crawl-delay in robots.txt".
     early: whether it began before its host's politeness delay was over, which is never allowed.
+    unproven: whether nobody measured how long the host had rested before, because the worker that
+      contacted it last died, or the database forgot it.
     """
 
     url: str
@@ -57,6 +59,7 @@ class Contacted(Struct, frozen=True, kw_only=True):
     next_in_s: float
     rest_source: str
     early: bool = False
+    unproven: bool = False
 
 
 class Waited(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,8 @@ from storage.history import History
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """Row counts of the views, and the sum of body bytes."""
+    """Row counts of the views, the sum of body bytes, and how often the database was found to have
+    gone back in time, the last time at `returned_at` (Unix seconds by the server's clock)."""
 
     visited: int
     blocked: int
@@ -21,6 +22,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     queued: int
     hosts: int
     body_bytes: int
+    returns: int = 0
+    returned_at: float | None = None
 
 
 Row = Mapping[str, object]  # one row of a view, by column name

@@ -191,7 +191,6 @@ class StoreTelemetry(Struct, frozen=True, kw_only=True):
     conflicts: int = 0  # transactions repeated because of others: deadlocks and the like
     commits_settled: int = 0  # without an answer, until the server was asked what became of them
     reconnections: int = 0
-    returns: int = 0  # how often the database was found to have gone back in time
 
 
 class Order(Struct, frozen=True, kw_only=True):

@@ -104,6 +104,8 @@ async def _stored(database: Location) -> Mapping[str, object]:
         "bytes_per_s": 0.0,
         "uptime_s": max(0.0, time.time() - min(began_at)) if began_at else 0.0,
         "queue": to_builtins(holds),
+        "database_returns": stats.returns,
+        "database_returned_at": stats.returned_at,
         **({} if isinstance(database, FileLocation) else {"workers": workers}),
     }
 
@@ -121,6 +123,7 @@ def _holds(workers: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]
 
 def _lines(found: Mapping[str, object]) -> Iterator[str]:
     from crawler.config.units import format_bytes, format_duration
+    from crawler.explain.sentences import returns_sentence
     from crawler.steering.live_state import HOST_WORDS
 
     workers = found.get("workers")
@@ -141,6 +144,8 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
     for one in workers if isinstance(workers, list) else ():
         yield _worker(one)
     yield from _troubles(found.get("health"))
+    if returns := int(number(found.get("database_returns"))):
+        yield returns_sentence(returns, number(found.get("database_returned_at")))
     held = found.get("held")
     for hold in held if isinstance(held, list) else ():
         yield f"held since {at(hold['since'])}: {plain(str(hold['sentence']))}"

@@ -28,6 +28,7 @@ FAILED_WARNING, FAILED_BAD = 0.2, 0.5  # of the URLs that ended
 GIVEN_UP_HOSTS_WARNING, GIVEN_UP_HOSTS_BAD = 3, 10
 UNCOMMITTED_WARNING_S, UNCOMMITTED_BAD_S = 15.0, 60.0
 SLOW_COMMITS_WARNING: Final = 0.1
+RETURN_SHOWN_S: Final = 300.0
 FREE_WARNING_BYTES: Final = 1_000_000_000
 FREE_WARNING_SHARE: Final = 0.05
 _MINUTES: Final = "in the last five minutes"
@@ -41,6 +42,7 @@ _DISK: Final = frozenset(
 _DATABASE: Final = frozenset(
     (HoldReason.DATABASE_LOCKED, HoldReason.DATABASE_UNREACHABLE, HoldReason.DATABASE_ERROR)
 )
+_SHARING: Final = frozenset((HoldReason.LEASES_EXPIRED, HoldReason.DATABASE_WENT_BACK))
 
 
 class HealthState(enum.StrEnum):
@@ -99,7 +101,8 @@ class Counts(Struct, frozen=True, kw_only=True):
     responsible. server_errors: 5xx. refusals: 429 and 503. robots, robots_unreachable: requests for
     robots.txt. ended: URLs visited, blocked or failed. failed: URLs that failed, also those given
     up together. given_up_hosts: origins whose URLs were given up. early: contacts that began before
-    the delay of their host was over. commits, slow_commits: of which the latter took over a second.
+    the delay of their host was over. unproven: contacts of which nobody measured how long their
+    host had rested. commits, slow_commits: of which the latter took over a second.
     """
 
     pages: int = 0
@@ -112,6 +115,7 @@ class Counts(Struct, frozen=True, kw_only=True):
     failed: int = 0
     given_up_hosts: int = 0
     early: int = 0
+    unproven: int = 0
     commits: int = 0
     slow_commits: int = 0
 
@@ -137,7 +141,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     how many of all were visited, blocked or failed. known_hosts: those with queued URLs of which
     pages were visited; gone_hosts: of them, those that could not be connected to at the last
     attempt. uncommitted_s: how long outcomes have waited for a commit. silent: names of workers
-    that do not renew their sessions. undelivered: why notifications do not reach the webhook, as a
+    that do not renew their sessions. returned_ago_s: since the database went back in time; None:
+    it did not. undelivered: why notifications do not reach the webhook, as a
     sentence; "": they do; None: there is no webhook.
     """
 
@@ -155,6 +160,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     log_lines_lost: int = 0
     silent: Sequence[str] = ()
     workers: int = 0
+    returned_ago_s: float | None = None
     undelivered: str | None = None
 
 
@@ -169,7 +175,7 @@ def judge(seen: Evidence) -> Health:
         _politeness(seen),
         _commits(seen, held),
         _disk(seen, held),
-        *((_workers(seen, held),) if seen.workers or HoldReason.LEASES_EXPIRED in held else ()),
+        *((_workers(seen, held),) if seen.workers or not _SHARING.isdisjoint(held) else ()),
         *((_webhook(seen.undelivered),) if seen.undelivered is not None else ()),
     )
     worst = max((one.state for one in checks), key=lambda state: state.severity)
@@ -272,14 +278,18 @@ def _robots(seen: Evidence) -> Check:
 
 
 def _politeness(seen: Evidence) -> Check:
-    name = CheckName.POLITENESS
+    name, state = CheckName.POLITENESS, HealthState.OK
+    sentence = "No request in this run began too early."
     if seen.recent.early:
+        state = HealthState.BAD
         sentence = f"{counted(seen.recent.early, 'request')} began too early {_MINUTES}."
-        return _check(name, HealthState.BAD, sentence)
-    if seen.run.early:
+    elif seen.run.early:
+        state = HealthState.WARNING
         sentence = f"{counted(seen.run.early, 'request')} began too early in this run."
-        return _check(name, HealthState.WARNING, sentence)
-    return _check(name, HealthState.OK, "No request in this run began too early.")
+    if seen.run.unproven:
+        after = counted(seen.run.unproven, "request")
+        sentence += f" {after} followed a delay that nobody could measure."
+    return _check(name, state, sentence)
 
 
 def _commits(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
@@ -292,6 +302,12 @@ def _commits(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
         return _check(name, state, f"Outcomes have waited {waited} to be committed.")
     if _share(recent.slow_commits, recent.commits) >= SLOW_COMMITS_WARNING:
         sentence = f"{recent.slow_commits:,} of {recent.commits:,} commits took over a second."
+        return _check(name, HealthState.WARNING, sentence)
+    if seen.returned_ago_s is not None and seen.returned_ago_s < RETURN_SHOWN_S:
+        sentence = (
+            f"The database went back in time {format_duration(max(1.0, seen.returned_ago_s))} ago:"
+            " what was stored last before that is lost, and its pages are fetched again."
+        )
         return _check(name, HealthState.WARNING, sentence)
     if not recent.commits:
         return _check(name, HealthState.OK, "No outcome waits to be committed.")
@@ -314,7 +330,7 @@ def _disk(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
 
 def _workers(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
     name = CheckName.WORKERS
-    if sentence := _on_hold(held, (HoldReason.LEASES_EXPIRED, HoldReason.DATABASE_WENT_BACK)):
+    if sentence := _on_hold(held, sorted(_SHARING)):
         return _check(name, HealthState.BAD, sentence)
     if seen.silent:
         number = counted(len(seen.silent), "worker")

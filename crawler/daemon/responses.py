@@ -52,6 +52,8 @@ class Status(Activity, frozen=True, kw_only=True):
     the requests in flight; `hosts_by_state` counts the hosts in memory; `held` says what stops the
     whole crawl. `at`: when this was so (Unix seconds). `name`: of the daemon. `health`: judged by
     the last five minutes. `queue`: what the queued URLs wait for, as of `queue_at`.
+    `database_returns`: how often the database went back in time (a failover, a restored backup),
+    the last time at `database_returned_at` (Unix seconds; null: never).
 
     `workers` share the crawl, if its database is on a server. `state`, the rates, the requests in
     flight, the hosts in memory and the memory are then those of the worker that answers."""
@@ -68,6 +70,8 @@ class Status(Activity, frozen=True, kw_only=True):
     queue_at: float | None
     at: float
     name: str
+    database_returns: int = 0
+    database_returned_at: float | None = None
     workers: tuple[Worker, ...] = ()
 
     def of_all_workers(self) -> AllWorkers:
@@ -93,7 +97,8 @@ class AllWorkers(Struct, frozen=True, kw_only=True):
 
 class HostRow(Struct, frozen=True, kw_only=True):
     """A row of the view `hosts`, as committed, and what the host waits for in words. Times are Unix
-    seconds. `now` is null for a host that is not in memory."""
+    seconds. `now` is null for a host that is not in memory. `breaches`: contacts that began too
+    early. `unproven`: contacts of which nobody measured how long the host had rested."""
 
     host: str
     queued: int
@@ -110,6 +115,7 @@ class HostRow(Struct, frozen=True, kw_only=True):
     smallest_rest_s: float | None
     peak_concurrency: int
     breaches: int
+    unproven: int
     slow_s: float | None
     latency_s: float | None
     connect_failures: int

@@ -321,6 +321,7 @@ class Downloader:
             next_in_s=next_in_s,
             rest_source=source,
             early=started_s < permit.allowed_s,
+            unproven=permit.unproven,
         )
 
 

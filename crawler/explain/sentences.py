@@ -223,6 +223,15 @@ def host_sentences(row: Row, now_s: float, *, waits: Sequence[str] = ()) -> Iter
     yield from waits
 
 
+def returns_sentence(returns: int, at_s: float) -> str:
+    """Describe the returns of a database to an earlier state; at_s: of the latest."""
+    often = f" ({returns:,} times so far)" if returns > 1 else ""
+    return (
+        f"the database went back in time at {at(at_s)}{often}: what was stored last before that is"
+        " lost, and its pages are fetched again"
+    )
+
+
 def contact_sentences(row: Row, ring: object) -> Iterator[str]:
     """Count the contacts with a host and list the latest of the ring (oldest first)."""
     if not row["contacts"]:
@@ -233,6 +242,8 @@ def contact_sentences(row: Row, ring: object) -> Iterator[str]:
     breaches = number(row["breaches"])
     early = f", {breaches:.0f} of them too early" if breaches else ""
     yield f"{counted(int(number(row['contacts'])), 'contact')}{gap}{early}"
+    if unproven := int(number(row["unproven"])):
+        yield f"{counted(unproven, 'contact')} after a delay that nobody could measure"
     latest = [each for each in ring if isinstance(each, Mapping)] if isinstance(ring, list) else []
     if latest:
         yield "latest contacts:"

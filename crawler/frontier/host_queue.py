@@ -277,6 +277,7 @@ class Permit(Struct, eq=False):
     allowed_s: float  # from when on the request may begin
     address_clock: AddressClock | None = None  # of the address it is for, with `per = "ip"`
     over: bool = False
+    unproven: bool = False  # once it is over: whether nobody measured the delay before it
     could_s: float = NEVER  # when it could have begun: allowed, and wanted
     steered: int = 0  # as the host had it when the permit was granted
     probe: bool = False  # granted during a system hold, to find out whether it is over

@@ -244,15 +244,17 @@ class Pace:
         if follows_s != NEVER:
             bisect.insort(self.ends, follows_s)
 
-    def end(self, follows_s: float, allowed_s: float, started_s: float, ended_s: float) -> None:
-        """Close a contact and verify that its delay was kept: law 1 (docs/laws.md)."""
+    def end(self, follows_s: float, allowed_s: float, started_s: float, ended_s: float) -> bool:
+        """Close a contact and verify that its delay was kept: law 1 (docs/laws.md). Return whether
+        nobody measured that delay."""
         self.busy -= 1
         self.contacts_open -= 1
         bisect.insort(self.ends, ended_s)
         self.contacts += 1
         if started_s < allowed_s:
             self.breaches += 1
-        if self.unmeasured:
+        unproven = self.unmeasured > 0
+        if unproven:
             self.unmeasured -= 1
             self.unproven += 1
         elif follows_s != NEVER:
@@ -262,6 +264,7 @@ class Pace:
         self.latency_s = smoothed_latency_s(self.latency_s, ended_s - started_s)
         if self.rules.latency_factor:  # else it has no say
             self.reckon()
+        return unproven
 
     def answered(self, status: int, *, refusal: bool, rest_s: float | None, now_s: float) -> bool:
         """Learn from an answer; return whether the host now backs off, to be committed immediately.

@@ -247,8 +247,8 @@ class Permits:
         """End the contact: the host's delay counts from `ended_s`."""
         permit.over = True
         host = permit.host
-        host.pace.end(permit.follows_s, permit.allowed_s, started_s, ended_s)
         pace = host.pace
+        permit.unproven = pace.end(permit.follows_s, permit.allowed_s, started_s, ended_s)
         self._sharer.end(host.slot, ended_s, pace.rest.delay_s, pace.backoff_until_s)
         wall_s = self._clock.wall() - self._clock.monotonic()
         contact = Contact(

@@ -29,14 +29,15 @@ class HostAudit:
     delay_source: object
     peak_concurrency: int
     breaches: int  # contacts that the crawl itself found too early
+    unproven: int  # contacts after a delay that nobody could measure; no violations
     inside_retry_after: int
     violations: list[str]
 
 
 class _Hosts(Section):
     columns = (
-        "host", "contacts", "shortest delay", "configured", "simultaneous", "during Retry-After",
-        "violations",
+        "host", "contacts", "shortest delay", "configured", "unproven", "simultaneous",
+        "during Retry-After", "violations",
     )  # fmt: skip
     items_name = "hosts"
 
@@ -46,6 +47,7 @@ class _Hosts(Section):
             host.contacts,
             "-" if host.smallest_rest_s is None else format_duration(host.smallest_rest_s),
             "-" if host.floor_s is None else format_duration(host.floor_s),
+            host.unproven,
             host.peak_concurrency,
             host.inside_retry_after,
             "; ".join(host.violations),
@@ -66,7 +68,7 @@ class PolitenessAudit(Report):
     def __init__(self, reader: Reader, config: Config | None) -> None:
         super().__init__(reader)
         self._config = config
-        self._hosts = self._contacts = self._violators = 0
+        self._hosts = self._contacts = self._unproven = self._violators = 0
 
     async def sections(self) -> AsyncGenerator[Section, None]:
         section = _Hosts("Hosts")
@@ -78,6 +80,7 @@ class PolitenessAudit(Report):
                 section.add(host)
                 self._hosts += 1
                 self._contacts += host.contacts
+                self._unproven += host.unproven
                 self._violators += bool(host.violations)
                 if len(section.rows) == ROWS_MAX:
                     yield section
@@ -88,9 +91,14 @@ class PolitenessAudit(Report):
     def conclusion(self) -> str:
         contacts = count(self._contacts, "contact", "contacts")
         hosts = count(self._hosts, "host", "hosts")
-        if not self._violators:
-            return f"{contacts} with {hosts}: no violations."
-        return f"{contacts} with {hosts}: violations at {count(self._violators, 'host', 'hosts')}."
+        found = "no violations"
+        if self._violators:
+            found = f"violations at {count(self._violators, 'host', 'hosts')}"
+        unproven = ""
+        if self._unproven:
+            after = count(self._unproven, "contact", "contacts")
+            unproven = f" {after} followed a delay that nobody could measure."
+        return f"{contacts} with {hosts}: {found}.{unproven}"
 
     @property
     def politeness_violated(self) -> bool:  # type: ignore[override]
@@ -110,6 +118,7 @@ def _audit(row: Row, host: Row | None, config: Config | None) -> HostAudit:
         delay_source=row["delay_source"],
         peak_concurrency=int(_number(row["peak_concurrency"]) or 0),
         breaches=int(_number(row["breaches"]) or 0),
+        unproven=int(_number(row["unproven"]) or 0),
         inside_retry_after=contacts_inside_backoff(contacts, _number(row["backoff_until"])),
         violations=[],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from storage.engine.statements import Statements
+from storage.row_values import number
 from storage.store import Stats
 
 # The counters of an origin, in the order of the statements. A host has the first five.
@@ -72,9 +73,11 @@ class Totals:
     def _read(self) -> None:
         row = self._sql.row("totals")
         assert row is not None
-        visited, blocked, failed, queued, hosts, body_bytes = (int(v or 0) for v in row)
+        *counts, returned_at = row
+        self._returned_at = number(returned_at) or None
+        visited, blocked, failed, queued, hosts, body_bytes, returns = (int(v or 0) for v in counts)
         self._sums = [queued, visited, blocked, failed, body_bytes]
-        self._hosts = hosts
+        self._hosts, self._returns = hosts, returns
 
     def add(self, tally: CounterChanges, new_hosts: int, session: int) -> None:
         if self._sql.shared:
@@ -95,4 +98,6 @@ class Totals:
             queued=queued,
             hosts=self._hosts,
             body_bytes=body_bytes,
+            returns=self._returns,
+            returned_at=self._returned_at,
         )

@@ -37,7 +37,7 @@ from storage.engine.view_rows import ROWS_AT_ONCE, ViewRows
 from storage.history import History
 from storage.paging import findable
 from storage.reader import BlockedGroups, EarlierCopy, HostsHeld, UrlFilter
-from storage.row_values import whole
+from storage.row_values import number, whole
 from storage.store import Row, RowPage, Stats, StoreError, UrlState
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class SqlReader:
         row = await self._database.read(lambda sql: sql.row("totals"))
         if row is None:
             raise StoreError(f"{self._database.name} cannot be used: it has no counters")
-        visited, blocked, failed, queued, hosts, body_bytes = map(whole, row)
+        visited, blocked, failed, queued, hosts, body_bytes, returns = map(whole, row[:-1])
         return Stats(
             visited=visited,
             blocked=blocked,
@@ -106,6 +106,8 @@ class SqlReader:
             queued=queued,
             hosts=hosts,
             body_bytes=body_bytes,
+            returns=returns,
+            returned_at=number(row[-1]) or None,
         )
 
     async def seeds(self) -> AsyncGenerator[Sequence[str], None]:

@@ -66,7 +66,7 @@ def info(location: ServerLocation) -> DatabaseInfo:
 async def _info(location: ServerLocation) -> DatabaseInfo:
     async with _connected(location) as db, db.transaction(isolation="repeatable_read"):
         named = statements()
-        visited, blocked, failed, queued, hosts, _ = await _row(db, named["totals"])
+        visited, blocked, failed, queued, hosts, *_ = await _row(db, named["totals"])
         urls, origins, copies = await _row(db, named["sizes"])
         _, last_s, shift_s = await _row(db, named["crawl"])
         sessions = await db.fetch(named["last_sessions"], SESSIONS_SHOWN)

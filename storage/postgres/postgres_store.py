@@ -214,7 +214,6 @@ class PostgresStore(SqlStore):
             leases_lost=self._leases_lost,
             sessions_reaped=self._reaped,
             reconnections=pulses.reconnections + self._database.reconnections,
-            returns=self._calls.returns,
         )
 
     async def forget(self, slot: str) -> None:

@@ -558,7 +558,8 @@ UPDATE slots SET lease = NULL WHERE lease IS NOT NULL;
 -- name: totals
 SELECT
   coalesce(sum(visited), 0), coalesce(sum(blocked), 0), coalesce(sum(failed), 0),
-  coalesce(sum(queued), 0), count(*), coalesce(sum(body_bytes), 0)
+  coalesce(sum(queued), 0), count(*), coalesce(sum(body_bytes), 0),
+  0, NULL  -- a database on a server may go back in time
 FROM slots;
 
 -- name: newest_ids

@@ -40,7 +40,7 @@ def info(path: Path) -> DatabaseInfo:
             (schema,) = db.execute("PRAGMA user_version").fetchone()
             (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
             (free_pages,) = db.execute("PRAGMA freelist_count").fetchone()
-            visited, blocked, failed, queued, hosts, _ = db.execute(
+            visited, blocked, failed, queued, hosts, *_ = db.execute(
                 statements()["totals"]
             ).fetchone()
             urls, origins, copies = db.execute(statements()["sizes"]).fetchone()

@@ -137,6 +137,8 @@ class Operations:
                     queue=holds,
                     queue_at=self.queue.at,
                     name=self._control.config.daemon_name,
+                    database_returns=stats.returns,
+                    database_returned_at=stats.returned_at,
                 )
                 self._status_at_s = now_s
             return kept

@@ -112,6 +112,11 @@ def _measured(status: Status) -> Iterator[Metric]:
         urls_held.add_metric((queue_reason.value,), one.urls if one else 0)
         hosts_held.add_metric((queue_reason.value,), one.hosts if one else 0)
     yield from (urls_held, hosts_held)
+    yield CounterMetricFamily(
+        "courtly_database_returns",
+        "Times that the database was found to have gone back in time.",
+        status.database_returns,
+    )
     yield GaugeMetricFamily("courtly_requests_in_flight", "Requests in flight.", status.in_flight)
     yield GaugeMetricFamily(
         "courtly_resident_memory_bytes", "Resident memory.", status.memory_bytes or 0

@@ -90,6 +90,9 @@ class HealthMonitor(Observer):
                 log_lines_lost=int(self._metrics.log_lines_lost.of[()]),
                 silent=[f"{one.id} ({one.name})" for one in workers if one.silent],
                 workers=len(workers),
+                returned_ago_s=(
+                    None if stats.returned_at is None else self._clock.wall() - stats.returned_at
+                ),
                 undelivered=self.undelivered,
             )
         )

@@ -161,6 +161,10 @@ class Metrics(Observer):
             "courtly_early_contacts",
             "Contacts that began before the politeness delay of their host was over.",
         )
+        self._unproven = CounterFamily(
+            "courtly_unproven_contacts",
+            "Contacts of which nobody measured how long their host had rested before.",
+        )
         self._refusals = CounterFamily(
             "courtly_refusals",
             "Responses that ask for fewer requests, by status.",
@@ -213,6 +217,7 @@ class Metrics(Observer):
             self._gave_up,
             self._gave_up_hosts,
             self._early,
+            self._unproven,
             self._refusals,
             self._links,
             self.log_lines_lost,
@@ -234,6 +239,8 @@ class Metrics(Observer):
             self._robots.of[_robots_result(seen),] += 1
         if seen.early:
             self._early.of[()] += 1
+        if seen.unproven:
+            self._unproven.of[()] += 1
         if seen.status in (429, 503):
             self._refusals.of[str(seen.status),] += 1
         if seen.latency_s is not None:
@@ -279,6 +286,7 @@ class Metrics(Observer):
             failed=failed,
             given_up_hosts=int(self._gave_up_hosts.of[()]),
             early=int(self._early.of[()]),
+            unproven=int(self._unproven.of[()]),
             commits=sum(self._commit.counts),
             slow_commits=sum(slow),
         )

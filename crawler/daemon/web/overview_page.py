@@ -20,6 +20,7 @@ from crawler.daemon.web.host_filters import STATES
 from crawler.daemon.web.host_pages import attention, host_pill
 from crawler.daemon.web.rendering import PageContext, PageHandlers, link
 from crawler.explain.formatting import counted
+from crawler.explain.sentences import returns_sentence
 from crawler.steering.live_state import HOST_WORDS, CrawlState
 from crawler.steering.queue_holds import QueueHold, QueueReason
 from storage.store import StoreError
@@ -107,6 +108,7 @@ class OverviewPage(PageHandlers):
         here = ", this worker" if len(status.workers) > 1 else ""
         values = {
             "headline": headline(status),
+            "returned": returned(status),
             "checks": status.health.checks,
             "holds": queue_rows(status),
             "check_links": CHECK_LINKS,
@@ -195,6 +197,14 @@ def headline(status: Status) -> Headline:
     title += ", but not well" if bad else ", with warnings"
     shown = " ".join(one.sentence for one in bad or troubles)
     return Headline(title=title, sentence=f"{shown} {counts}, {left}.")
+
+
+def returned(status: Status) -> str:
+    """Describe the returns of the database to an earlier state; "" if there were none."""
+    if not status.database_returns or status.database_returned_at is None:
+        return ""
+    sentence = returns_sentence(status.database_returns, status.database_returned_at)
+    return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def _activity(status: Status, counts: str, left: str) -> tuple[str, str]:

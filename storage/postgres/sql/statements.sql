@@ -937,7 +937,8 @@ UPDATE crawl SET last_at = greatest(last_at, $1::double precision);
 SELECT
   coalesce(sum(visited), 0)::bigint, coalesce(sum(blocked), 0)::bigint,
   coalesce(sum(failed), 0)::bigint, coalesce(sum(queued), 0)::bigint,
-  coalesce(sum(hosts), 0)::bigint, coalesce(sum(body_bytes), 0)::bigint
+  coalesce(sum(hosts), 0)::bigint, coalesce(sum(body_bytes), 0)::bigint,
+  (SELECT returns FROM crawl), (SELECT returned_at FROM crawl)
 FROM totals;
 
 -- ---------------------------------------------------------------- leases

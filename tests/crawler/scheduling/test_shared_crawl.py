@@ -146,6 +146,41 @@ async def test_the_hosts_of_a_killed_worker_rest_and_are_taken_over(shared: Shar
     shared.check_delays()
 
 
+async def test_the_audit_agrees_with_the_log_while_clocks_are_set(shared: SharedWorld) -> None:
+    """The clock of the database and those of the workers are set again and again, by steps that are
+    easily overlooked, while hosts change hands: what the view says is what the sites saw."""
+    workers = await shared.begin(sites, *seeds_of(9), workers=2)
+    for number in range(20):
+        await shared.wait(0.7)
+        shared.clock.set_wall((0.9, -0.95, 0.95, 0.93)[number % 4])
+        if number == 5:
+            workers += await shared.begin(sites, workers=1)  # which takes some over
+        for at, worker in enumerate(workers):
+            skew_s = 0.95 * (number + at) % 7.3
+            worker.clock.wall = lambda by_s=skew_s: shared.clock.wall() - by_s  # type: ignore[misc]
+    killed = workers[0]
+    assert killed.hosts
+    killed.kill()
+    await shared.end()
+    shared.check_delays()
+    unproven = 0
+    for row in await shared.memory.rows("hosts"):
+        log = [entry for entry in shared.requests if entry.host == row["host"]]
+        # Of the last contacts of the killed worker, nothing may have been stored.
+        rests_s = [after.start_s - one.end_s for one, after in itertools.pairwise(log)]
+        smallest_s, contacts = row["smallest_rest_s"], row["contacts"]
+        assert row["breaches"] == 0
+        assert isinstance(contacts, int)
+        assert isinstance(smallest_s, float)
+        if not row["unproven"]:
+            assert contacts == len(log)
+            assert smallest_s == pytest.approx(min(rests_s), abs=1e-3)
+        assert min(rests_s) - 1e-3 <= smallest_s <= max(rests_s) + 1e-3
+        assert isinstance(row["unproven"], int)
+        unproven += row["unproven"]
+    assert unproven
+
+
 async def test_a_stopped_worker_contacts_nobody_when_it_continues(shared: SharedWorld) -> None:
     """SIGSTOP beyond the lease: the first thing after waking is no request."""
     first, _ = await shared.begin(sites, *seeds_of(4), workers=2)

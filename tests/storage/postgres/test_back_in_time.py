@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import asyncpg
 import pytest
+from click.testing import CliRunner
 
+from crawler.cli import main
+from crawler.explain.formatting import at
 from storage.postgres import PostgresStore, pulses
 from storage.records import Batch, HostClock, HostUpdate, Pulse, WorkerStatus
 from storage.store import Lease, Link, Visited
+from tests.crawler.daemon.conftest import daemon_of
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
 LEASE_S = 1.0
@@ -117,6 +124,42 @@ async def test_a_worker_begins_anew(crawl_url: str, evidence: str, first: str) -
         assert await one(crawl_url, "SELECT count(*) FROM urls") == 2
         assert (await claim_one(store, session)).slot == "b.test"
     await assert_sound(crawl_url)
+
+
+async def test_a_return_is_shown_from_then_on(crawl_url: str, tmp_path: Path) -> None:
+    """By a crawl that runs, and without one."""
+    before_s = time.time()
+    async with worker(crawl_url, "a") as (store, session):
+        assert ((await store.stats()).returns, (await store.stats()).returned_at) == (0, None)
+        await store.add([link("http://a.test/", seed=True)])
+        for _ in range(3):
+            await pulse(store, session)
+        await execute(crawl_url, EVIDENCE["renewals are missing"])
+        await settled(store, session)
+        stats = await store.stats()
+        assert stats.returns == 1
+        assert stats.returned_at is not None
+        await store.set_paused(True)  # nothing is to be requested below
+        assert before_s - 1 <= stats.returned_at <= time.time() + 1
+    words = f"the database went back in time at {at(stats.returned_at)}: what was stored last"
+    printed = await asyncio.to_thread(CliRunner().invoke, main, ["status", "--db", crawl_url])
+    assert words in printed.output
+    options = ["status", "--json", "--db", crawl_url]
+    printed = await asyncio.to_thread(CliRunner().invoke, main, options)
+    found = json.loads(printed.output)
+    expected = (1, stats.returned_at)
+    assert (found["database_returns"], found["database_returned_at"]) == expected
+    config = {"crawl": {"user_agent": "figures/1.0 (+https://figures.example/)"}}
+    async with daemon_of(config, tmp_path, url=crawl_url) as daemon:
+        status = (await daemon.client.get("/api/status")).body
+        page = (await daemon.client.get("/")).body
+        metrics = (await daemon.client.get("/metrics")).body
+    assert (status["database_returns"], status["database_returned_at"]) == expected
+    checks = {one["check"]: one for one in status["health"]["checks"]}
+    assert checks["commits"]["state"] == "warning"
+    assert "went back in time" in checks["commits"]["sentence"]
+    assert f"T{words[1:]}" in page
+    assert "courtly_database_returns_total 1.0" in metrics
 
 
 async def test_nobody_leases_a_host_while_another_may_not_know(crawl_url: str) -> None:

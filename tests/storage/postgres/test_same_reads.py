@@ -132,7 +132,9 @@ async def visit_others(rig: Rig, leases: Any, urls: dict[str, Queued]) -> None:
         rig.retry(of("/%C3%A9"), 30.0, "b.test"),
         rig.read(of("/sitemap.xml"), "b.test"),
         rig.read(of("/feed"), "b.test", kind=None, error="not a feed"),
-        clock=HostClock(backoff_in_s=60.0, next_in_s=60.0, connect_failures=2, breaches=1),
+        clock=HostClock(
+            backoff_in_s=60.0, next_in_s=60.0, connect_failures=2, breaches=1, unproven=2
+        ),
     )
     await rig.store.complete(rig.session, rig_batch(scope=3, depth=2))
     await rig.commit(

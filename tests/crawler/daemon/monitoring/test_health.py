@@ -68,6 +68,9 @@ def test_a_crawl_without_events_is_well() -> None:
         ("robots.txt", {"recent": Counts(robots=40, robots_unreachable=39)}, BAD, "39 of 40"),
         ("politeness", {"recent": Counts(early=1), "run": Counts(early=1)}, BAD, "1 request began"),
         ("politeness", {"run": Counts(early=2)}, WARNING, "2 requests began too early in this run"),
+        ("politeness", {"run": Counts(unproven=3)}, OK, "3 requests followed a delay that nobody"),
+        ("commits", {"returned_ago_s": 60.0}, WARNING, "went back in time 1 min ago"),
+        ("commits", {"returned_ago_s": 301.0}, OK, "No outcome waits"),
         ("commits", {"uncommitted_s": 20.0}, WARNING, "waited 20 s"),
         ("commits", {"uncommitted_s": 90.0}, BAD, "to be committed"),
         ("commits", {"recent": Counts(commits=50, slow_commits=20)}, WARNING, "20 of 50 commits"),
@@ -126,6 +129,7 @@ def test_recent_counts_are_those_of_the_window(steps: list[int], ago_steps: int)
 
 class _Stats:
     visited, blocked, failed, queued, hosts, body_bytes = 10_000, 0, 0, 5, 3, 0
+    returned_at = None
 
 
 async def test_an_outage_is_noticed_and_forgotten_again(hand: Hand) -> None:

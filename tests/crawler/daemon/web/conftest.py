@@ -49,6 +49,7 @@ def host_row(host: str, **more: object) -> dict[str, Any]:
         "smallest_rest_s": 1.0,
         "peak_concurrency": 1,
         "breaches": 0,
+        "unproven": 2,
         "slow_s": None,
         "latency_s": 0.08,
         "connect_failures": 0,
