@@ -31,7 +31,7 @@ bench: setup  ## run the benchmarks, or those that ARGS names
 	$(BIN)/pytest -m bench -s $(or $(ARGS),tests/benchmarks)
 
 simulate: setup  ## simulate N whole crawls (500), from seed FROM on; see docs/simulation.md
-	$(BIN)/python -m tests.simulation $(or $(N),500) --from $(or $(FROM),0)
+	$(BIN)/python -m tests.simulation $(or $(N),500) --from $(or $(FROM),0) $(ARGS)
 
 mutants: setup  ## inject each fault of tests/simulation/mutants.py and see whether it is found
 	$(BIN)/python -m tests.simulation.injection $(ARGS)

@@ -49,8 +49,8 @@ class PostgresDatabase:
         self.location = location
         self.name = f"the database {location}"
         self._time = time
-        elapsed = time.elapsed if isinstance(time, ServerTime) else elapsed_s
-        self.lineage = Lineage(elapsed)
+        self.elapsed = time.elapsed if isinstance(time, ServerTime) else elapsed_s
+        self.lineage = Lineage(self.elapsed)
         self._file = WorkerFile(location.key)
         self.in_flight = InFlight(None)
         self._runner: ConnectionThread[PostgresConnection] | None = None

@@ -18,7 +18,7 @@ from storage.location import LEASE_S, ServerLocation
 from storage.postgres.database import FAILURES, PostgresDatabase
 from storage.postgres.errors import failure_of, refusal_of
 from storage.postgres.pulses import Pulses
-from storage.postgres.server_time import ServerTime, elapsed_s
+from storage.postgres.server_time import ServerTime
 from storage.records import Completed, Order, Pulse, StoreTelemetry, WorkerStatus
 from storage.store import Link
 from storage.store_errors import StoreError
@@ -72,7 +72,7 @@ class PostgresStore(SqlStore):
             location,
             database.lineage,
             lease_s=lease_s,
-            elapsed=elapsed_s,
+            elapsed=database.elapsed,
             now=time.now_s,
             writing=database.under_way,
         )

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
+from tests.simulation import postgres_scenario
 from tests.simulation.running import simulate
-from tests.simulation.scenario import draw
+from tests.simulation.scenario import Scenario, draw
 from tests.simulation.shrinking import failure_of, shrunk
 from tests.simulation.trace import shown
 
+Draw = Callable[[int], Scenario]
 
-def _one(seed: int) -> tuple[int, str]:
+
+def _one(seed: int, draw: Draw) -> tuple[int, str]:
     return seed, failure_of(draw(seed))
 
 
-def report(seed: int, *, shrink: bool = True) -> str:
+def report(seed: int, draw: Draw = draw, *, shrink: bool = True) -> str:
     """What is wrong with a seed, its trace, and how to run it again."""
     scenario = draw(seed)
     problem = failure_of(scenario)
     if problem and shrink:
         scenario, problem = shrunk(scenario)
     trace = shown(simulate(scenario))
-    again = f".venv/bin/python -m tests.simulation --seed {seed}"
+    option = " --postgres" if scenario.engine == "postgres" else ""
+    again = f".venv/bin/python -m tests.simulation{option} --seed {seed}"
     return f"{trace}\nseed {seed}: {problem or 'nothing is wrong'}\nagain: {again}\n"
 
 
@@ -37,16 +42,17 @@ def main() -> int:
     arguments.add_argument("--seed", type=int, help="this one alone: print what happened")
     arguments.add_argument("--whole", action="store_true", help="do not shrink what fails")
     arguments.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    arguments.add_argument("--postgres", action="store_true", help="on a PostgreSQL server")
     given = arguments.parse_args()
+    chosen = postgres_scenario.draw if given.postgres else draw
     if given.seed is not None:
-        print(report(given.seed, shrink=not given.whole))  # noqa: T201
+        print(report(given.seed, chosen, shrink=not given.whole))  # noqa: T201
         return 0
     seeds = range(given.first, given.first + given.number)
     began_s, failed = time.monotonic(), []
     with multiprocessing.get_context("fork").Pool(given.processes, maxtasksperchild=500) as pool:
-        for count, (seed, problem) in zip(
-            itertools.count(1), pool.imap_unordered(_one, seeds, chunksize=4), strict=False
-        ):
+        found = pool.imap_unordered(partial(_one, draw=chosen), seeds, chunksize=4)
+        for count, (seed, problem) in enumerate(found, 1):
             if problem:
                 failed.append(seed)
                 print(f"seed {seed}: {problem}", flush=True)  # noqa: T201
@@ -55,7 +61,7 @@ def main() -> int:
     took_s = time.monotonic() - began_s
     print(f"{given.number:,} seeds in {took_s:.0f} s: {len(failed)} failed")  # noqa: T201
     for seed in sorted(failed)[:3]:
-        print(report(seed, shrink=not given.whole))  # noqa: T201
+        print(report(seed, chosen, shrink=not given.whole))  # noqa: T201
     return bool(failed)
 
 

@@ -133,8 +133,10 @@ class Availability:
         """Was there something in this time for which everything waits?"""
         if self._faults.overlap(from_s, to_s) or self._steps.overlap(from_s, to_s):
             return True
-        verbs = ("reload", "retry", "drop", "fetch", "permit", "cancelled fetch")
+        verbs = dict.fromkeys(("reload", "retry", "drop", "fetch", "permit", "cancelled fetch"), 5)
+        verbs |= dict.fromkeys(("freeze", "cut off", "kill worker", "back to copy"), 120)
         return any(
-            done.verb in verbs and done.from_s - 1 <= to_s and done.to_s + 5 >= from_s
+            done.from_s - 1 <= to_s and done.to_s + verbs[done.verb] >= from_s
             for done in run.done
+            if done.verb in verbs
         )

@@ -46,14 +46,22 @@ def inject(mutant: Mutant, folder: Path) -> None:
     file.write_text(text.replace(mutant.old, mutant.new))
 
 
-def examine(mutant: Mutant, first: int, seeds: int) -> Finding:
+def examine(mutant: Mutant, first: int, seeds: int, *options: str) -> Finding:
     """Simulate seeds with this fault until one notices it."""
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
         inject(mutant, folder)
         found = subprocess.run(
-            [sys.executable, "-m", "tests.simulation.injection", "--here", str(first), str(seeds)],
+            [
+                sys.executable,
+                "-m",
+                "tests.simulation.injection",
+                "--here",
+                str(first),
+                str(seeds),
+                *options,
+            ],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
@@ -70,15 +78,17 @@ def examine(mutant: Mutant, first: int, seeds: int) -> Finding:
     return Finding(mutant, 1, f"it ended: {found.stderr.strip()[-200:]}", took_s)
 
 
-def _simulate_here(first: int, seeds: int) -> None:
+def _simulate_here(first: int, seeds: int, *, on_server: bool) -> None:
     """In the folder with the fault."""
     import signal
 
-    from tests.simulation.scenario import draw
+    from tests.simulation import postgres_scenario, scenario
     from tests.simulation.shrinking import failure_of
 
     def hangs(*_: object) -> None:
         raise TimeoutError("it hangs")
+
+    draw = postgres_scenario.draw if on_server else scenario.draw
 
     signal.signal(signal.SIGALRM, hangs)
     for count, seed in enumerate(range(first, first + seeds), 1):
@@ -97,19 +107,23 @@ def main() -> int:
     arguments.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
     arguments.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     arguments.add_argument("--here", nargs=2, type=int, help=argparse.SUPPRESS)
+    arguments.add_argument("--postgres", action="store_true", help="on a PostgreSQL server")
     arguments.add_argument("words", nargs="*")
     given = arguments.parse_args()
     if given.here is not None:
-        _simulate_here(*given.here)
+        _simulate_here(*given.here, on_server=given.postgres)
         return 0
     chosen = [
         mutant
         for mutant in MUTANTS
         if not given.words or any(word in mutant.what for word in given.words)
     ]
+    options = ["--postgres"] if given.postgres else []
     with ThreadPoolExecutor(given.processes) as pool:
         findings = []
-        for one in pool.map(lambda mutant: examine(mutant, given.first, given.seeds), chosen):
+        for one in pool.map(
+            lambda mutant: examine(mutant, given.first, given.seeds, *options), chosen
+        ):
             findings.append(one)
             told = f"{one.seeds:>5} {one.problem[:110]}" if one.problem else "    –"
             print(f"{told}  | {one.mutant.what} ({one.took_s:.0f} s)", flush=True)  # noqa: T201

@@ -73,6 +73,17 @@ def without_threads() -> Iterator[None]:
             setattr(ConnectionThread, name, method)
 
 
+@contextlib.contextmanager
+def outside_of_loop() -> Iterator[None]:
+    """Connections to servers run event loops of their own, as if in threads of their own."""
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(running)
+
+
 def _init(self: Any, connect: Callable[[], Any]) -> None:
     aiosqlite.Connection.__init__(self, connect, iter_chunk_size=64)
 
@@ -80,12 +91,14 @@ def _init(self: Any, connect: Callable[[], Any]) -> None:
 async def _execute(self: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if not self._running or not self._connection:
         raise ValueError("Connection closed")
-    return fn(*args, **kwargs)
+    with outside_of_loop():
+        return fn(*args, **kwargs)
 
 
 async def _open(cls: Any, connect: Callable[[], Any]) -> Any:
     opened = cls(connect)
-    opened._connection = connect()
+    with outside_of_loop():
+        opened._connection = connect()
     return opened
 
 
@@ -93,7 +106,8 @@ def _stop(self: Any) -> asyncio.Future[object] | None:
     self._running = False
     db, self._connection = self._connection, None
     if db is not None:
-        db.close()
+        with outside_of_loop():
+            db.close()
     try:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     except RuntimeError:

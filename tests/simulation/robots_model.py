@@ -252,8 +252,8 @@ class Times:
 
 
 def uncertain_times(history: History) -> Times:
-    """When it is not certain that what was learned was stored: before kills and cancellations, and
-    while workers were frozen or cut off."""
+    """When it is not certain that what was learned was stored: before kills and cancellations,
+    while workers were frozen or cut off, and what a database forgot that went back in time."""
     spans = []
     lag_s = 1.5 + 30 * history.scenario.slow_store_s
     faults = history.faults
@@ -264,6 +264,8 @@ def uncertain_times(history: History) -> Times:
         for done in run.done:
             if done.verb in ("freeze", "cut off"):
                 ends.append((done.from_s, done.from_s + 90.0))
+            elif done.verb == "back to copy":
+                spans.append((done.from_s - done.value - lag_s, done.from_s + 90.0))
             elif done.verb == "sleep":
                 ends.append((done.from_s, done.from_s + 30.0))
         for at_s, to_s in ends:

@@ -167,7 +167,10 @@ class Simulation:
         self.history.rows = await rows_of(reader)
         await self._explain(reader)
         await reader.close()
-        self.history.sound = inconsistencies(self.disk.database())
+        self.history.sound = self.inconsistencies()
+
+    def inconsistencies(self) -> list[str]:
+        return inconsistencies(self.disk.database())
 
     async def _run_once(self, number: int, plan: RunPlan) -> None:
         run = self.run = RunRecord(number=number, from_s=self.clock.monotonic())
@@ -417,6 +420,10 @@ async def _simulate(scenario: Scenario, loop: SimulationLoop, folder: Path) -> H
             from tests.simulation.shared import SharedSimulation
 
             simulation = SharedSimulation(scenario, clock, folder)
+        elif scenario.engine == "postgres":
+            from tests.simulation.postgres import PostgresSimulation
+
+            simulation = PostgresSimulation(scenario, clock, folder)
         else:
             simulation = Simulation(scenario, clock, folder)
         await simulation.simulate()

@@ -51,7 +51,7 @@ class Scenario:
     """One simulation. `seed` draws it; shrinking removes parts of it."""
 
     seed: int
-    engine: str  # "memory", "file", "shared"
+    engine: str  # "memory", "file", "shared", "postgres"
     workers: int
     order: int | None  # shuffles what is ready to run
     sections: Sections
@@ -69,8 +69,8 @@ class Scenario:
 # ---------------------------------------------------------------- drawing
 
 
-def draw(seed: int) -> Scenario:
-    """The scenario of this number."""
+def draw(seed: int, engine: str | None = None) -> Scenario:
+    """The scenario of this number, on this engine."""
     pick = random.Random(f"{seed} shape")
     theme = pick.choice(THEMES)
     names = _names(pick)
@@ -78,7 +78,9 @@ def draw(seed: int) -> Scenario:
     hosts = {name: _host(random.Random(f"{seed} {name}"), name, names, theme) for name in names}
     if theme == "outage" or pick.random() < 0.06:
         _outage(pick, hosts)
-    engine = pick.choice(["memory", "memory", "memory", "memory", "file", "shared", "shared"])
+    drawn = pick.choice(["memory", "memory", "memory", "memory", "file", "shared", "shared"])
+    if engine is None:
+        engine = drawn
     workers = pick.choice([2, 2, 3, 4]) if engine == "shared" else 1
     seeds = [f"http://{name}/p0" for name in pick.sample(names, pick.randint(1, len(names)))]
     scenario = Scenario(
@@ -338,7 +340,7 @@ def _deeds(draw: random.Random, scenario: Scenario, theme: str) -> list[Deed]:
     for _ in range(count):
         at_s += draw.choice([0.05, 0.7, 2.0, 7.0, 40.0])
         verbs = CALLS if theme == "callers" else STEERING
-        deeds += _deed(draw, scenario, at_s, draw.choice(verbs), draw.choice(names))
+        deeds += deeds_of(draw, scenario, at_s, draw.choice(verbs), draw.choice(names))
     if theme == "storage" or draw.random() < 0.05:
         for _ in range(draw.randint(1, 3)):
             from_s = draw.choice([0.05, 0.5, 2.0, 8.0]) * draw.uniform(0.5, 1.5)
@@ -348,7 +350,7 @@ def _deeds(draw: random.Random, scenario: Scenario, theme: str) -> list[Deed]:
             deeds.append(Deed(at_s=from_s + for_s, verb="mend"))
     if scenario.engine == "shared" and draw.random() < 0.5:
         for _ in range(draw.randint(1, 2)):
-            deeds += _of_worker(draw, scenario.workers)
+            deeds += of_worker(draw, scenario.workers)
     return sorted(deeds, key=lambda deed: deed.at_s)
 
 
@@ -359,7 +361,9 @@ STEERING: Final = (
 CALLS: Final = ("fetch", "fetch", "permit", "permit", "cancelled fetch")
 
 
-def _deed(draw: random.Random, scenario: Scenario, at_s: float, verb: str, host: str) -> list[Deed]:
+def deeds_of(
+    draw: random.Random, scenario: Scenario, at_s: float, verb: str, host: str
+) -> list[Deed]:
     later_s = at_s + draw.choice([0.5, 4.0, 30.0, 300.0])
     match verb:
         case "pause":
@@ -387,7 +391,8 @@ def _deed(draw: random.Random, scenario: Scenario, at_s: float, verb: str, host:
             return [Deed(at_s=at_s, verb=verb)]
 
 
-def _of_worker(draw: random.Random, workers: int) -> list[Deed]:
+def of_worker(draw: random.Random, workers: int) -> list[Deed]:
+    """What happens to one worker."""
     worker = draw.randrange(workers)
     at_s = draw.choice([0.5, 3.0, 12.0, 60.0]) * draw.uniform(0.8, 1.2)
     for_s = draw.choice([2.0, 9.0, 18.0, 60.0])

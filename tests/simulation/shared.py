@@ -32,59 +32,17 @@ class CountedStore(WorkerStore):
         pass
 
 
-class SharedSimulation(Simulation):
-    """As `Simulation`, with several processes."""
+class WorkersSimulation(Simulation):
+    """As `Simulation`, with several processes, each with a `WorkerClock`."""
 
     cap_s = 5 * 3600.0  # each second, each of them looks at the database
 
-    def __init__(self, scenario: Scenario, clock: JumpClock, folder: Path) -> None:
-        super().__init__(scenario, clock, folder)
-        self.memory = SharedMemory(clock)
-        self.memory.inner._calls._sleep_until = clock.sleep_until
-        self.disk = _SharedDisk(self.memory)
-        self._opened = False
+    def cut_off(self, process: Process) -> None:
+        """It cannot reach the database, until `connect`."""
+        raise NotImplementedError
 
-    async def _run_once(self, number: int, plan: RunPlan) -> None:
-        if not self._opened:
-            self._opened = True
-            await self.memory.open()
-            await self.memory.inner.name_session(self.memory.session, session_name(self.config))
-        links = [seed_link(self.config, url) for url in self.scenario.seeds]
-        await self.memory.inner.add(links)
-        await super()._run_once(number, plan)
-
-    def start(self) -> Process:
-        number, self._next_worker = self._next_worker, self._next_worker + 1
-        clock = WorkerClock(self.clock)
-        store = CountedStore(self.memory, clock)
-        store.slow_s = self.scenario.slow_store_s
-        process = Process(self, number, store, clock)
-        process.task.add_done_callback(lambda _: store.end())
-        return process
-
-    def _kill_at(self, process: Process, plan: RunPlan) -> None:
-        """Here the time decides."""
-        plan.at_s = min(plan.at_s, 0.4 * plan.at_call)
-
-    async def open_session(self, process: Process) -> int:
-        number: int = process.store.number
-        return number
-
-    async def _bury(self, process: Process) -> None:
-        process.clock.running.set()
-        process.store.reachable.set()
-        run = self.run
-        error = None if process.task.cancelled() else process.task.exception()
-        run.calls += process.store.calls
-        if process.dead:
-            run.end = "kill"
-        elif error is not None:
-            self.history.errors.append(f"run {run.number}: {error!r}")
-        if process.ready.is_set():
-            run.waiting |= {
-                host: reason.sentence for host, (_, reason) in process.scheduler.waiting.items()
-            }
-        self._cut_contacts(process)
+    def connect(self, process: Process) -> None:
+        raise NotImplementedError
 
     def _cut_contacts(self, process: Process) -> None:
         """A host that answers a frozen process is done with it before that continues."""
@@ -115,9 +73,9 @@ class SharedSimulation(Simulation):
                 if not process.clock.running.is_set():
                     process.clock.resume()
             case "cut off":
-                process.store.reachable.clear()
+                self.cut_off(process)
             case "connect":
-                process.store.reachable.set()
+                self.connect(process)
             case _:
                 if sum(not one.task.done() for one in self.processes) > 1:
                     process.kill()
@@ -126,7 +84,7 @@ class SharedSimulation(Simulation):
         for process in self.processes:
             if not process.clock.running.is_set():
                 process.clock.resume()
-            process.store.reachable.set()
+            self.connect(process)
         super()._end(how)
 
     async def _steer(self, control: Control, verb: str, deed: Deed, done: Done) -> None:
@@ -134,6 +92,65 @@ class SharedSimulation(Simulation):
             return  # each worker would read its own file
         await super()._steer(control, verb, deed, done)
         await self.sleep(2.5 + 10 * self.scenario.slow_store_s)  # until the others have heard of it
+
+
+class SharedSimulation(WorkersSimulation):
+    """Workers on a store that shares in memory."""
+
+    def __init__(self, scenario: Scenario, clock: JumpClock, folder: Path) -> None:
+        super().__init__(scenario, clock, folder)
+        self.memory = SharedMemory(clock)
+        self.memory.inner._calls._sleep_until = clock.sleep_until
+        self.disk = _SharedDisk(self.memory)
+        self._opened = False
+
+    async def _run_once(self, number: int, plan: RunPlan) -> None:
+        if not self._opened:
+            self._opened = True
+            await self.memory.open()
+            await self.memory.inner.name_session(self.memory.session, session_name(self.config))
+        links = [seed_link(self.config, url) for url in self.scenario.seeds]
+        await self.memory.inner.add(links)
+        await super()._run_once(number, plan)
+
+    def start(self) -> Process:
+        number, self._next_worker = self._next_worker, self._next_worker + 1
+        clock = WorkerClock(self.clock)
+        store = CountedStore(self.memory, clock)
+        store.slow_s = self.scenario.slow_store_s
+        process = Process(self, number, store, clock)
+        process.task.add_done_callback(lambda _: store.end())
+        return process
+
+    def cut_off(self, process: Process) -> None:
+        process.store.reachable.clear()
+
+    def connect(self, process: Process) -> None:
+        process.store.reachable.set()
+
+    def _kill_at(self, process: Process, plan: RunPlan) -> None:
+        """Here the time decides."""
+        plan.at_s = min(plan.at_s, 0.4 * plan.at_call)
+
+    async def open_session(self, process: Process) -> int:
+        number: int = process.store.number
+        return number
+
+    async def _bury(self, process: Process) -> None:
+        process.clock.running.set()
+        process.store.reachable.set()
+        run = self.run
+        error = None if process.task.cancelled() else process.task.exception()
+        run.calls += process.store.calls
+        if process.dead:
+            run.end = "kill"
+        elif error is not None:
+            self.history.errors.append(f"run {run.number}: {error!r}")
+        if process.ready.is_set():
+            run.waiting |= {
+                host: reason.sentence for host, (_, reason) in process.scheduler.waiting.items()
+            }
+        self._cut_contacts(process)
 
 
 class _SharedDisk(MemoryDisk):
