@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
@@ -27,6 +27,10 @@ _log = logging.getLogger("courtly.threads")
 def is_lack(error: BaseException) -> bool:
     """Whether this error means that no thread could be started."""
     return isinstance(error, RuntimeError) and "start new thread" in str(error)
+
+
+class _NoThreadError(Exception):
+    pass
 
 
 class Threads(ThreadPoolExecutor):
@@ -76,6 +80,39 @@ def start() -> None:
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """`work(*args, **kwargs)` in a thread; waits until one is available."""
     return await _shared().run(work, *args, **kwargs)
+
+
+class _DaemonThreads(Executor):
+    """An executor with a daemon thread for each work: the end of the process waits for none."""
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+                done.set_exception(error)
+
+        done.set_running_or_notify_cancel()
+        if start_daemon(run, name="courtly-daemon") is None:
+            raise _NoThreadError("cannot start a thread")
+        return done
+
+
+async def in_daemon_thread(work: Callable[[], T]) -> T:
+    """`work()` in a thread of its own; waits until one is available. Once the caller is cancelled,
+    nobody waits for it any more, not even the end of the process."""
+    said = False
+    while True:
+        call = partial(contextvars.copy_context().run, work)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(_DaemonThreads(), call)
+        except _NoThreadError as error:
+            if not said:
+                _log.warning("%s; retrying", error)
+            said = True
+            await asyncio.sleep(RETRY_S)
 
 
 def result_or_error(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:

@@ -560,7 +560,8 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
     SAME: (
         "crawler/orders.py:SEEDS_NAMED_MAX",
         "crawler/documents/scan.py:_ATTRIBUTES_MAX", "crawler/documents/scan.py:_PASSED_MAX",
-        "crawler/documents/scan.py:_PIECES_MAX", "crawler/sinks/members.py:_TRIES_MAX",
+        "crawler/documents/scan.py:_PIECES_MAX", "crawler/documents/scan.py:_ROWS_MAX",
+        "crawler/sinks/members.py:_TRIES_MAX",
         "crawler/sinks/mirror_paths.py:_NAME_CHARS_MAX",
         "crawler/sinks/mirror_paths.py:_PATH_CHARS_MAX",
         "crawler/cli/atomic_file.py:_NAME_CHARS_MAX",

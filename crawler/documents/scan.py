@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import cache
+from itertools import islice
 from typing import Final, cast
 
 from crawler.documents import markup
@@ -26,6 +27,9 @@ _ENDS: Final = r"(?=[\t\n\f\r />])"  # after a tag name
 _PASSED_MAX: Final = 200
 _ATTRIBUTES_MAX: Final = 1_000
 _PIECES_MAX: Final = 5_000
+
+# Rows kept of one page: each takes some 200 bytes. Real pages have a few thousand.
+_ROWS_MAX: Final = 65_536
 
 # ---------------------------------------------------------------- tags
 
@@ -150,7 +154,9 @@ def rows(html: str) -> list[Row] | None:
     """
     if "\x00" in html or not _SOUND:
         return None
-    found = [cast("Row", row.groups("")) for row in _ROWS.finditer(html)]
+    found = [cast("Row", row.groups("")) for row in islice(_ROWS.finditer(html), _ROWS_MAX + 1)]
+    if len(found) > _ROWS_MAX:
+        return None
     return None if found[-1][-1] or (len(found) > 1 and found[-2][-1]) else found
 
 

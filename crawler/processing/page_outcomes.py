@@ -62,6 +62,10 @@ class PageOutcomes:
         self._sitemaps = sitemaps
         self._pages = PageParser()
 
+    def break_off(self) -> None:
+        """Wait for no large page: `read` raises ParsingBrokenOffError."""
+        self._pages.break_off()
+
     async def read(
         self, host: HostQueue, name: str, queued: Queued, answer: Answer, passed: Pass
     ) -> tuple[Visited, ParsedPage | None, Usage]:
@@ -104,7 +108,7 @@ class PageOutcomes:
             cut = [reason for reason in read.skipped if reason in CUTS]
             if page_requisites.wanted(self._config, self._sinks):
                 needed = await page_requisites.needed(
-                    queued, name, answer, directives, self._config, self._sinks
+                    queued, name, answer, directives, self._config, self._sinks, self._pages
                 )
             if needed is not None:
                 found += self._requisites(queued, needed, cut)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from crawler.config.model import CurrentConfig
-from crawler.documents.page_parser import LARGE_BYTES
+from crawler.documents.page_parser import LARGE_BYTES, PageParser
 from crawler.fetching.request import Answer
-from crawler.threads import in_thread
 from policies.indexing import Directives
 from policies.url import path_of
 from storage.store import Queued, Rel
@@ -53,7 +52,7 @@ def wanted(effective: CurrentConfig, sinks: Sinks | None) -> bool:
 
 async def needed(
     queued: Queued, name: str, answer: Answer, directives: Directives, effective: CurrentConfig,
-    sinks: Sinks | None,
+    sinks: Sinks | None, pages: PageParser,
 ) -> Needed | None:  # fmt: skip
     """What an answer of the host `name` needs besides, to be shown: all of it where the config asks
     for requisites, else what sinks want; None if nobody wants any. A large page is looked through
@@ -79,7 +78,7 @@ async def needed(
         )
     else:
         return None
-    found = look() if len(answer.body) <= LARGE_BYTES else await in_thread(look)
+    found = look() if len(answer.body) <= LARGE_BYTES else await pages.beside(look)
     if found is None:
         return None
     return Needed({url: _rel(url, role) for url, role in found.roles.items()}, found.whole)

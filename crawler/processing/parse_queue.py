@@ -13,6 +13,8 @@ from asyncio import Future
 from collections import deque
 from typing import Final
 
+from crawler.documents.page_parser import ParsingBrokenOffError
+
 PASS_S: Final = 0.001  # what is parsed in one pass of the loop: the network waits no longer
 AT_ONCE_MAX: Final = 16
 
@@ -20,7 +22,10 @@ AT_ONCE_MAX: Final = 16
 class ParseQueue:
     """`await turn()` before parsing. Callers pass in order, each after a whole
     pass of the event loop, in which requests that may begin do; in one pass as many as PASS_S is
-    probably enough for, because looking at the network costs about 5 µs, too."""
+    probably enough for, because looking at the network costs about 5 µs, too.
+
+    It raises ParsingBrokenOffError to those that wait when the run ends.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -37,6 +42,13 @@ class ParseQueue:
             self._passed_s = time.monotonic()
             self._loop.call_soon(self._next)
         await mine
+
+    def break_off(self) -> None:
+        """End the wait of all that wait now."""
+        while self._waiting:
+            first = self._waiting.popleft()
+            if not first.done():  # else cancelled
+                first.set_exception(ParsingBrokenOffError)
 
     def _next(self) -> None:
         """Let the first few through. They run in the next pass of the loop, and so does this."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crawler.config.sections import FetchConfig
 from crawler.documents.crawled_page import crawled_page
-from crawler.documents.page_parser import LARGE_BYTES
+from crawler.documents.page_parser import LARGE_BYTES, ParsingBrokenOffError
 from crawler.downloading.downloader import Downloader
 from crawler.faults import contained
 from crawler.fetching.request import Answer, BodyReader, Failure, Request, limits_of
@@ -63,6 +63,12 @@ class Worker:
         self._outcomes = PageOutcomes(crawl, seen, schedule, sitemaps)
         self._parse_queue = ParseQueue()
         self.unread = 0  # pages fetched whose outcome is not recorded yet
+
+    def break_off(self) -> None:
+        """Parse no page that waits for it now, or is large and not parsed yet: the run ends. They
+        stay queued."""
+        self._parse_queue.break_off()
+        self._outcomes.break_off()
 
     # ------------------------------------------------------------ one permit
 
@@ -319,6 +325,9 @@ class Worker:
                 outcome, read, usage = await self._outcomes.read(
                     host, name, queued, answer, admitted
                 )
+            except ParsingBrokenOffError:
+                self._not_requested(host, queued)
+                return False
             finally:
                 if size:
                     self._frontier.permits.count_unparsed(host, -size, large=large)

@@ -256,7 +256,9 @@ class Scheduler:
         await self.leases.release_all()
 
     def _break_off(self) -> None:
+        """End the requests in flight, and let pages that are not parsed yet stay queued."""
         self.downloader.break_off(stopping=True)
+        self._worker.break_off()
 
     def _close(self) -> None:
         """Begin nothing new; callers find out."""

@@ -11,7 +11,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.documents import page, page_parser
-from crawler.documents.page_parser import LARGE_BYTES, PageParser
+from crawler.documents.page_parser import LARGE_BYTES, PageParser, ParsingBrokenOffError
 from crawler.fetching.request import Headers
 from crawler.processing import page_outcomes
 from crawler.testing import html, not_found
@@ -80,6 +80,31 @@ async def test_a_cancelled_reader_lets_the_next_one_in() -> None:
     with pytest.raises(asyncio.CancelledError):
         await first
     assert (await reader.parse(URL, HEADERS, large, tokens=TOKENS)).links
+
+
+async def test_nobody_waits_for_large_pages_that_are_broken_off() -> None:
+    reader, go_on = PageParser(), threading.Event()
+    loop, began = asyncio.get_running_loop(), asyncio.Event()
+    ran: list[threading.Thread] = []
+
+    def work() -> None:
+        ran.append(threading.current_thread())
+        loop.call_soon_threadsafe(began.set)
+        go_on.wait(60)
+
+    waiting = [asyncio.ensure_future(reader.beside(work)) for _ in range(3)]
+    await began.wait()
+    try:
+        reader.break_off()
+        reader.break_off()  # once more
+        ends = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(end) for end in ends] == [ParsingBrokenOffError] * 3
+        assert len(ran) == 1
+        assert ran[0].is_alive()
+        assert ran[0].daemon  # nor does the end of the process
+    finally:
+        go_on.set()
+    assert await reader.beside(lambda: 1) == 1
 
 
 async def _latest_s(reader: PageParser, body: bytes) -> float:

@@ -99,6 +99,12 @@ def test_a_row_may_end_anywhere_in_what_is_passed_over(passed: int, text: str) -
         assert scan.rows(f"{text}{tags}{doubtful}") is None
 
 
+def test_law_7_the_rows_of_one_page_take_bounded_memory() -> None:
+    """A tree, or reading tag by tag, takes less than hundreds of thousands of rows."""
+    assert len(scan.rows("<a href=x>" * (scan._ROWS_MAX - 1)) or ()) == scan._ROWS_MAX
+    assert scan.rows("<a href=x>" * scan._ROWS_MAX) is None
+
+
 @pytest.mark.parametrize("html", ORDINARY, ids=lambda html: f"{html[:30]}…")
 def test_ordinary_pages_need_no_tree(html: str) -> None:
     assert scan.rows(html) is not None

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from crawler.documents import page
-from crawler.documents.page_parser import PageParser
+from crawler.documents.page_parser import PageParser, ParsingBrokenOffError
 from crawler.processing.parse_queue import AT_ONCE_MAX, ParseQueue
 from crawler.testing import Reply, html, not_found
 
@@ -76,6 +76,19 @@ async def test_one_that_is_cancelled_holds_nobody_up() -> None:
     waiting[2].cancel()
     await asyncio.wait(waiting)
     assert [task.cancelled() for task in waiting] == [True, False, True, False]
+    await first.turn()
+
+
+async def test_all_that_wait_are_broken_off_and_later_ones_pass() -> None:
+    first = ParseQueue()
+    waiting = [asyncio.create_task(first.turn()) for _ in range(4)]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    first.break_off()
+    await asyncio.wait(waiting)
+    assert [task.cancelled() for task in waiting] == [False, True, False, False]
+    for task in (waiting[0], *waiting[2:]):
+        assert isinstance(task.exception(), ParsingBrokenOffError)
     await first.turn()
 
 

@@ -3,11 +3,13 @@ budgets say, with however little room it has for hosts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from crawler.documents.page import ParsedPage
 from crawler.fetching.request import Request
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.reasons import PAUSED
@@ -547,6 +549,39 @@ async def test_requests_in_flight_at_the_end_have_five_seconds(
         "http://a.test/",
         "http://a.test/slow",
     }
+    assert all(row["breaches"] == 0 for row in again.rows["hosts"])
+
+
+@pytest.mark.parametrize("by_limit", [False, True])
+async def test_large_pages_at_the_end_have_five_seconds(
+    world: World, monkeypatch: pytest.MonkeyPatch, by_limit: bool
+) -> None:
+    """Pages that take long to parse, one after the other, keep no crawl from ending: what is not
+    parsed by then stays queued, and is not charged."""
+    parsing_s = 12.0
+
+    async def slowly(work: Callable[[], ParsedPage]) -> ParsedPage:
+        await world.wait(parsing_s)
+        return work()
+
+    def stop() -> None:
+        assert world.scheduler
+        world.scheduler.stop()
+
+    monkeypatch.setattr("crawler.documents.page_parser.LARGE_BYTES", 1_000)
+    monkeypatch.setattr("crawler.processing.worker.LARGE_BYTES", 1_000)
+    monkeypatch.setattr("crawler.documents.page_parser.in_daemon_thread", slowly)
+    seeds = [f"http://h{n}.test/" for n in range(8)]
+    answers = dict.fromkeys(seeds, html("x" * 1_000))
+    limits = {"max_time": 20.0} if by_limit else {}
+    first = await world.crawl(answers, *seeds, at={} if by_limit else {20.0: stop}, crawl=limits)
+    assert first.elapsed_s == pytest.approx(25.0, abs=1.0)
+    assert 1 <= len(first.urls("visited")) <= 2
+    assert len(first.urls("visited")) + len(first.urls("queued")) == 8
+    assert {row["attempts"] for row in first.rows["queued"]} == {0}
+    parsing_s = 0.0
+    again = await world.crawl(answers)
+    assert len(again.urls("visited")) == 8
     assert all(row["breaches"] == 0 for row in again.rows["hosts"])
 
 
