@@ -16,6 +16,7 @@ from tests.simulation.web import Contact
 
 CALLS_PER_CONTACT: Final = 14
 CALLS_PER_RUN: Final = 120
+LOOK_S: Final = 2.0  # how seldom a worker may look at a shared database, at most
 
 
 def sinks(history: History) -> list[str]:
@@ -144,7 +145,10 @@ def audit(history: History) -> list[str]:
             rests = [b.start_s - a.end_s for a, b in itertools.pairwise(contacts)]
             told = row["smallest_rest_s"]
             one_run = len(history.runs) == 1
-            if one_run and (told is None or abs(float(str(told)) - min(rests)) > 0.01):
+            # Between two workers, only what is proven without a common clock counts: a look less.
+            looks = history.scenario.engine == "postgres" and history.scenario.workers > 1
+            least_s = min(rests) - (LOOK_S if looks else 0.01)
+            if one_run and (told is None or not least_s < float(str(told)) < min(rests) + 0.01):
                 problems.append(f"{row['host']} rested {min(rests):.3f} s, not {told}")
     states = Counter[tuple[str, str]]()
     for view in ("visited", "blocked", "failed", "queued"):
