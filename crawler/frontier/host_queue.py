@@ -79,7 +79,6 @@ class HostQueue:
         "reached",
         "seat",
         "slot",
-        "steered",
         "tickets",
         "tried_before",
         "unread",
@@ -99,7 +98,6 @@ class HostQueue:
         self.gone = False  # no longer held
         self.lease_lost = False  # another worker may hold it: nothing more is recorded of it
         self.leased_s = now_s
-        self.steered = 0  # permits granted before an operator's or a config's change are void
         self.full: Skip | None = None  # the limit on its pages or their bytes that it has reached
         self.prefetch = PREFETCH  # URLs to ask for the next time
         self.wanting = False  # more URLs have been asked for
@@ -164,13 +162,13 @@ class HostQueue:
             self.paused = paused
         if slow_s is not None or clear_slow:
             self.pace.slow_s = slow_s
-        self.steered += 1
+        self.pace.revision += 1
         self.pace.reckon()
 
     def rule(self, rules: PacingRules) -> None:
         """Apply other rules, also to the delay that is running."""
         self.pace.rules = rules
-        self.steered += 1
+        self.pace.revision += 1
         self.pace.reckon()
 
     # ------------------------------------------------------------ out of reach
@@ -279,5 +277,5 @@ class Permit(Struct, eq=False):
     over: bool = False
     unproven: bool = False  # once it is over: whether nobody measured the delay before it
     could_s: float = NEVER  # when it could have begun: allowed, and wanted
-    steered: int = 0  # as the host had it when the permit was granted
+    revision: int = 0  # of the host's pace when the permit was granted
     probe: bool = False  # granted during a system hold, to find out whether it is over

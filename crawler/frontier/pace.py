@@ -57,6 +57,7 @@ class Pace:
         "not_before_s",
         "peak_concurrency",
         "rest",
+        "revision",
         "rules",
         "slow_s",
         "smallest_rest_s",
@@ -68,6 +69,9 @@ class Pace:
     def __init__(self, lease: Lease, rules: PacingRules, *, now_s: float) -> None:
         clock = lease.clock
         self.rules = rules
+        # Permits granted before the pace became stricter, which happens beside them where there are
+        # several lanes, are void.
+        self.revision = 0
         self.busy = 0
         # The end of its last contact, by whomever, counts for every lane.
         self.ends: list[float] = []
@@ -130,9 +134,12 @@ class Pace:
 
     def reckon(self) -> None:
         """Recompute the delay after a change of robots.txt, latency or controls."""
+        before_s = self.rest.delay_s
         self.rest = politeness_delay(
             self.rules, self.ask, latency_s=self.latency_s, slow_s=self.slow_s
         )
+        if self.rest.delay_s > before_s:
+            self.revision += 1
 
     def set_ask(self, origin: str, ask: RobotsPacing) -> None:
         """Set the pace that an origin's robots.txt requests for the whole host."""
@@ -142,6 +149,7 @@ class Pace:
             strictest = strictest.strictest(one)
         if strictest != self.ask:
             self.ask = strictest
+            self.revision += 1  # of the lanes and the visit windows, too
             self.reckon()
             self._rested_after_crash(self.rest.delay_s)
 
@@ -278,6 +286,7 @@ class Pace:
             if self.backoff_level and status < 500 and status not in (401, 403, 429):
                 self.backoff_level -= 1  # forgiven by a success, which halves the next rest
             return False
+        self.revision += 1
         until_s = NEVER if rest_s is None else now_s + rest_s
         if refusal or denied:
             self.backoff_level += 1

@@ -169,10 +169,10 @@ class Permits:
         self._ready.put_first(host)
 
     def is_void(self, permit: Permit) -> bool:
-        """Was its host or the whole crawl paused or held since it was granted, or did its rules
-        change? Then it is given back, and no contact begins."""
+        """Was its host or the whole crawl paused or held since it was granted, or did its pace get
+        stricter? Then it is given back, and no contact begins."""
         stopped = bool(self.stops) and not (permit.probe and not self.stops.paused)
-        return permit.host.paused or stopped or permit.steered != permit.host.steered
+        return permit.host.paused or stopped or permit.revision != permit.host.pace.revision
 
     def reckon_addresses(self) -> None:
         """The rules changed: recompute the delays of addresses."""
@@ -387,7 +387,7 @@ class Permits:
             permit.probe = True
             self.stops.allow_probes(0)
         wanted_s = now_s if host.wanted_s is None else host.wanted_s
-        permit.steered = host.steered
+        permit.revision = host.pace.revision
         permit.could_s = max(permit.allowed_s, wanted_s, self._resumed_s)
         if host.pace.rest.delay_s:  # else nothing is ever late
             # A host that has not been contacted yet does not show that we are late.

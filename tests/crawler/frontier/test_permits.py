@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -186,6 +187,47 @@ async def test_a_crawl_delay_counts_for_the_rest_after_the_contact_that_brought_
         await crawlers.until_empty()
         assert min(crawlers.gaps("a.test")) >= 5 - 1e-6
         assert host.pace.peak_concurrency == 1
+
+
+def _asks_for_more(host: HostQueue, now_s: float) -> None:
+    host.pace.set_ask("http://b.a.test", RobotsPacing(crawl_delay_s=6))
+
+
+def _opens_at_night(host: HostQueue, now_s: float) -> None:
+    night = (parse_window("02:00-03:00"),)
+    host.pace.set_ask("http://b.a.test", RobotsPacing(windows=night))
+
+
+def _refuses(host: HostQueue, now_s: float) -> None:
+    host.pace.answered(503, refusal=True, rest_s=600.0, now_s=now_s)
+
+
+def _answers_slowly(host: HostQueue, now_s: float) -> None:
+    host.pace.on_wire()
+    host.pace.end(now_s - 5, now_s - 5, now_s - 5, now_s)
+
+
+def _is_slowed(host: HostQueue, now_s: float) -> None:
+    host.steer(slow_s=60.0)
+
+
+@pytest.mark.parametrize(
+    "learn", [_asks_for_more, _opens_at_night, _refuses, _answers_slowly, _is_slowed]
+)
+async def test_law_1_a_permit_is_void_when_another_lane_brings_a_stricter_pace(
+    learn: Callable[[HostQueue, float], None],
+) -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock)
+        rules = PacingRules(delay=1, latency_factor=1, concurrency_per_host=3)
+        host = make_host(clock, pages=3, rules=rules)
+        driven.permits.hold(host)
+        _, unused = await driven.next(), await driven.next()
+        assert unused is not None
+        assert not driven.permits.is_void(unused)
+        learn(host, clock.monotonic())
+        assert driven.permits.is_void(unused)
+        driven.close()
 
 
 async def test_directed_turns_come_before_pages_and_in_order() -> None:
