@@ -72,7 +72,6 @@ class HostQueue:
         "pace",
         "pages_in_flight",
         "parked",
-        "party",
         "paused",
         "prefetch",
         "prefetched",
@@ -93,7 +92,6 @@ class HostQueue:
         self.epoch = lease.epoch
         self.pace = Pace(lease, rules, now_s=now_s)
         self.seat = 0  # the workbench's mark
-        self.party = lease.slot  # with whom it waits; see `ReadyLines`
         self.in_line = False  # ready, and waiting for a worker
         self.gone = False  # no longer held
         self.lease_lost = False  # another worker may hold it: nothing more is recorded of it

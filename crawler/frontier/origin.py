@@ -29,7 +29,6 @@ class Origin:
     __slots__ = (
         "access",
         "busy",
-        "domain",
         "fault",
         "host",
         "in_flight",
@@ -61,7 +60,6 @@ class Origin:
         in_flight: RobotsInFlight,
     ) -> None:
         self.name = name
-        self.domain = ""  # the registrable one, once it is needed
         self.in_flight = in_flight
         self.host = host
         self.access = known
