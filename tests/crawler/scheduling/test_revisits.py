@@ -230,6 +230,7 @@ async def test_killed_while_it_visits_again_it_does_so_again(world: Any) -> None
 
     crawled = await world.crawl(dying, "http://a.test/", revisit=FIXED)
     assert crawled.urls("visited") == ["http://a.test/"]
+    await world.wait(2)  # its host has rested
     crawled = await world.crawl(answers, "http://a.test/", revisit=FIXED)
     assert len(crawled.at(path="/")) == 1
     assert crawled.rows["visited"][0]["visits"] == 2

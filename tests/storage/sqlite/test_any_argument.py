@@ -41,6 +41,7 @@ ROOM = {
     "ungoverned": ["origin"],
     "blocked_by_robots": ["origin"],
     "acquire": ["slot"],
+    "glance": ["slot"],
     "retry_failed": ["host", "code"],
     "drop_failed": ["host", "code"],
     "put_history": ["reason", "sentence", "actor", "via"],  # the numbers are ours
@@ -112,6 +113,9 @@ async def call(rig: Rig, method: str, field: str, value: Any) -> None:
             update = update_with("a.test", epoch, one)
             origin = value if field == "origin" else "http://a.test"
             await store.robots_put(session, "a.test", origin, COPY, also=update)
+        case "glance":
+            assert await store.glance(session, value) is None
+            assert "b.test" in await store.acquire(session, ["b.test"])
         case "acquire":
             assert "b.test" in await store.acquire(session, ["b.test", value])
         case "retry_failed":
