@@ -109,6 +109,8 @@ def fault_kind_of(error: BaseException) -> FaultKind | None:
         return _FAULTS[max(found, key=len)] if found else FaultKind.UNKNOWN
     if isinstance(error, ServerIsReplica):
         return FaultKind.UNREACHABLE
+    if isinstance(error, SecretError):  # the file is being replaced
+        return FaultKind.UNKNOWN
     if isinstance(error, (ssl.SSLCertVerificationError, *_UNSUPPORTED)):
         return None
     if isinstance(error, OSError | MemoryError):  # OSError: TimeoutError, too

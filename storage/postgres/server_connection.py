@@ -10,7 +10,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 import asyncpg
 
 from storage.location import ServerLocation
-from storage.postgres.statements import PostgresStatements
+from storage.postgres.statements import OF_DRIVER, PostgresStatements
+from storage.secret_sources import SecretError
+from storage.store_errors import StoreError
 
 T = TypeVar("T")
 
@@ -63,11 +65,17 @@ class ServerConnection:
         raise NotImplementedError
 
     def open(self) -> None:
-        """Connect. Raises StoreRefused, SecretError and what asyncpg does; there is no connection
-        then."""
-        self.sql.db = db = self.sql.complete(connect(self._location))
+        """Connect. Raises StoreRefused, SecretError and what asyncpg does, in place of any other
+        exception, too; there is no connection then."""
         try:
-            self.sql.complete(self._prepare(db))
+            self.sql.db = self.sql.complete(connect(self._location))
+            self.sql.complete(self._prepare(self.sql.opened))
+        except (*OF_DRIVER, StoreError, SecretError):
+            self.sql.drop()
+            raise
+        except Exception as error:
+            self.sql.drop()
+            raise asyncpg.InterfaceError(f"asyncpg failed: {error!r}") from error
         except BaseException:
             self.sql.drop()
             raise

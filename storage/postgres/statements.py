@@ -33,7 +33,7 @@ _NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- |\Z)", re.MULTILINE | 
 _CONFLICTS: Final = (
     asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.ForeignKeyViolationError,
 )  # fmt: skip
-_OF_DRIVER: Final = (
+OF_DRIVER: Final = (  # errors; any other one that comes from it is a bug in it
     asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError,
     MemoryError,
 )  # fmt: skip
@@ -132,7 +132,7 @@ class PostgresStatements:
             raise TransactionConflict from error
         except Exception as error:
             lost = self.db is None or self.db.is_closed()
-            known = isinstance(error, _OF_DRIVER)
+            known = isinstance(error, OF_DRIVER)
             if lost or not known or ends_connection(error):
                 self.drop()
             if isinstance(error, asyncpg.PostgresError) or (known and not lost):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
+import pkgutil
 import random
 import time
 from pathlib import Path
@@ -18,13 +20,18 @@ from storage.location import ServerLocation, parse_location
 from storage.postgres import PostgresReader, pulses
 from storage.postgres.copying import PostgresSource
 from storage.records import WorkerHold
-from storage.store import Order, WorkerStatus
+from storage.secret_sources import SecretError
+from storage.store import Order, StoreError, WorkerStatus
 from storage.transient_faults import FaultKind
-from tests.storage.postgres.stores import link, store_at
+from tests.storage.postgres.stores import link, one, store_at
 
 IDLE = WorkerStatus(idle=True, addresses={"192.0.2.1": 1.0})
 ORDER = Order(verb="seeds", body={"urls": ["http://a.test/"]})
 CALLS = 40
+TERMINATE = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 
 def location_of(url: str) -> ServerLocation:
@@ -141,6 +148,47 @@ async def test_an_error_that_nobody_has_foreseen_is_tried_again(
     assert (await store.stats()).queued == 1
     assert store.telemetry().reconnections == 2
     assert store.faults.now is None
+    await reader.close()
+    await store.close(session)
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        "storage.postgres.server_connection.connect",
+        "storage.postgres.connection.create_or_check",
+        "storage.postgres.connection.register",
+        "storage.postgres.pulses.check_readable",
+        "storage.postgres.read_connection.check_readable",
+    ],
+)
+@pytest.mark.parametrize("raised", [RuntimeError, AttributeError, TypeError, SecretError])
+async def test_an_error_while_a_connection_is_made_again_is_no_fault_of_a_value(
+    crawl_url: str, monkeypatch: pytest.MonkeyPatch, raised: type[Exception], failing: str
+) -> None:
+    """Of whatever kind: neither is what is to be stored dropped, nor does the crawl end. A secret
+    cannot be read while its file is being replaced."""
+    store, reader = store_at(crawl_url), PostgresReader(location_of(crawl_url))
+    session = await store.open_session("a")
+    assert await store.pulse(session, IDLE) is not None
+    await reader.workers()
+    await one(crawl_url, TERMINATE)
+    function, failures = pkgutil.resolve_name(failing), [raised("once"), raised("twice")]
+
+    async def confused(*arguments: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await function(*arguments, **options)
+
+    monkeypatch.setattr(failing, confused)
+    while failures:
+        await store.pulse(session, IDLE)
+        with contextlib.suppress(StoreError):  # a reader leaves it to its caller to try again
+            await reader.workers()
+        await store.add([link("http://a.test/")])
+    assert (await store.stats()).queued == 1
+    assert await store.pulse(session, IDLE) is not None
+    assert len(await reader.workers()) == 1
     await reader.close()
     await store.close(session)
 
