@@ -10,7 +10,7 @@ import asyncpg
 from storage.engine.statements import CommitUnknown, WentBack
 from storage.location import ServerLocation
 from storage.postgres.errors import ends_connection
-from storage.postgres.lineage import Lineage, place_of, register
+from storage.postgres.lineage import Lineage, SessionState, place_of, register
 from storage.postgres.schema import check_version, create_or_check
 from storage.postgres.server_connection import ServerConnection, UnderWay
 from storage.postgres.server_time import ServerTime
@@ -79,14 +79,12 @@ class PostgresConnection(ServerConnection):
     def _read_clock(self) -> None:
         server_time = self._time if isinstance(self._time, ServerTime) else None
         sent_s = server_time.elapsed() if server_time else 0.0
-        lineage, beat = self._lineage, self._lineage.beat
+        lineage, known = self._lineage, self._lineage.known
         row = self.sql.row("begin", lineage.session)
         assert row is not None
-        server_s, shift_s, steps, generation, tick, returns, settled, *schema, found = row
+        server_s, shift_s, steps, generation, tick, returns, settled, *schema, beat, commits = row
         check_version(self._location, *schema)
-        lineage.read(
-            _whole(returns), _whole(settled), None if found is None else _whole(found), beat
-        )
+        lineage.read(_whole(returns), _whole(settled), SessionState.found(beat, commits), known)
         self._check_lineage()
         self.sql.settling = lineage.settling
         assert isinstance(tick, int)
@@ -106,7 +104,9 @@ class PostgresConnection(ServerConnection):
 
     def commit(self) -> None:
         db = self.sql.opened
-        (written,) = self.sql.row("transaction_id") or (None,)
+        session = self._lineage.session
+        found = self.sql.row("count_commit", session) if session else self.sql.row("transaction_id")
+        written, *number = found or (None,)
         try:
             self.sql.wait(db.execute("COMMIT"))
         except Exception as error:
@@ -114,6 +114,8 @@ class PostgresConnection(ServerConnection):
                 raise CommitUnknown(str(written), error) from error
             raise
         self.under_way = None
+        for commits in number:
+            self._lineage.acknowledged(session, SessionState(commits=_whole(commits)))
 
     def was_committed(self, transaction: str) -> bool:
         self.ensure_open()

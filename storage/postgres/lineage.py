@@ -3,7 +3,8 @@ backup was restored, or files were copied back.
 
 What a worker remembers is then no longer true: leases, which URLs are known, ids, when a host was
 contacted. A database is recognised by the server's system identifier and timeline, the database
-and its tables; and a worker's own session in it never loses a renewal that was acknowledged.
+and its tables; and a worker's own session in it never loses a renewal or a commit that was
+acknowledged.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _IDENTITIES: Final = ("bodies", "verdicts", "kinds", "orders")
 
 _OTHER_SERVER: Final = "it is another server, a promoted replica or a restored copy"
 _OLDER_LOG: Final = "the write-ahead log of the server ends before what it had written already"
-_OLDER_SESSION: Final = "renewals of this worker that were acknowledged are missing"
+_OLDER_SESSION: Final = "what this worker stored, and was acknowledged, is missing"
 _FOUND_BY_OTHER: Final = "another worker found it"
 
 
@@ -31,6 +32,25 @@ class Place(NamedTuple):
 
     server: str  # system identifier, timeline, database and table
     flushed: int | None  # how far the write-ahead log was written; None: the server does not tell
+
+
+class SessionState(NamedTuple):
+    """How often a session was renewed, and how many of its transactions were committed."""
+
+    beat: int = 0
+    commits: int = 0
+
+    @classmethod
+    def found(cls, beat: object, commits: object) -> SessionState | None:
+        """As it is read from the database: None if there is no such session."""
+        if beat is None:
+            return None
+        assert isinstance(beat, int)
+        assert isinstance(commits, int | None)
+        return cls(beat, commits or 0)
+
+    def is_older_than(self, other: SessionState) -> bool:
+        return self.beat < other.beat or self.commits < other.commits
 
 
 class Lineage:
@@ -45,7 +65,7 @@ class Lineage:
         self._place: Place | None = None  # as of the newest connection of the writer
         self._returns: int | None = None  # how often it had gone back when this worker began
         self._session = 0
-        self._beat = 0  # the newest that was acknowledged
+        self._known = SessionState()  # the newest that was acknowledged
         self._unsettled: tuple[int, float] | None = None  # a return, and since when it is known
         self.reason: str | None = None
         """Why the database must have gone back, until this worker has begun anew."""
@@ -59,8 +79,9 @@ class Lineage:
         return self._session
 
     @property
-    def beat(self) -> int:
-        return self._beat
+    def known(self) -> SessionState:
+        """What was acknowledged to this worker's session."""
+        return self._known
 
     @property
     def settling(self) -> bool:
@@ -73,12 +94,13 @@ class Lineage:
         if session == self._session:
             return
         with self._lock:
-            self._session, self._beat = session, 0
+            self._session, self._known = session, SessionState()
 
     def begin_anew(self) -> None:
         """This worker has forgotten what it knew."""
         with self._lock:
-            self._returns, self._session, self._beat, self.reason = None, 0, 0, None
+            self._returns, self._session, self.reason = None, 0, None
+            self._known = SessionState()
 
     # ------------------------------------------------------------ evidence
 
@@ -101,22 +123,24 @@ class Lineage:
             self._place = place
             self._count(returns)
 
-    def read(self, returns: int, settled: int, beat: int | None, known_beat: int) -> None:
-        """What a transaction or a renewal found. beat: of this worker's session; None: there is no
-        such session. known_beat: acknowledged before the question was sent."""
+    def read(
+        self, returns: int, settled: int, found: SessionState | None, known: SessionState
+    ) -> None:
+        """What a transaction or a renewal found. found: of this worker's session; None: there is no
+        such session. known: acknowledged before the question was sent."""
         with self._lock:
             self._count(returns)
-            if self._session and (beat is None or beat < known_beat):
+            if self._session and (found is None or found.is_older_than(known)):
                 self._found(_OLDER_SESSION)
             if returns <= settled:
                 self._unsettled = None
             elif self._unsettled is None or self._unsettled[0] != returns:
                 self._unsettled = (returns, self._elapsed())
 
-    def acknowledged(self, session: int, beat: int) -> None:
+    def acknowledged(self, session: int, state: SessionState) -> None:
         with self._lock:
             if session == self._session:
-                self._beat = max(self._beat, beat)
+                self._known = SessionState(*map(max, self._known, state))
 
     def has_settled(self, after_s: float) -> int | None:
         """The number of the return if it has been known for so long; None if not."""

@@ -17,7 +17,7 @@ from storage.engine.lazy_thread import open_thread
 from storage.engine.statements import TransactionConflict
 from storage.location import ServerLocation
 from storage.postgres.errors import fault_kind_of
-from storage.postgres.lineage import Lineage, place_of
+from storage.postgres.lineage import Lineage, SessionState, place_of
 from storage.postgres.schema import check_readable
 from storage.postgres.server_connection import ServerConnection, UnderWay
 from storage.postgres.statements import PostgresStatements
@@ -241,7 +241,7 @@ class Pulses:
         self, session: int, status: WorkerStatus, sql: PostgresStatements
     ) -> tuple[Pulse, int]:
         self._count += 1
-        known_beat = self._lineage.beat if session == self._lineage.session else 0
+        known = self._lineage.known if session == self._lineage.session else SessionState()
         beat = sql.row(
             "beat", session, status.idle, status.hungry, status.hosts, status.in_flight,
             status.pages, status.pages_per_s, status.uncommitted, self._lease_s,
@@ -260,7 +260,7 @@ class Pulses:
         addresses = self._hold(session, status.addresses, sql)
         if self._count % _ORDERS_DROPPED_EVERY == 0:
             sql.run("drop_orders")
-        paused = self._read_state(session, known_beat, max(limits_s.values(), default=0.0), sql)
+        paused = self._read_state(session, known, max(limits_s.values(), default=0.0), sql)
         pulse = Pulse(
             lease_s=self._lease_s,
             lost=beat is None or self._lineage.reason is not None,
@@ -286,16 +286,17 @@ class Pulses:
         )
 
     def _read_state(
-        self, session: int, known_beat: int, others_limit_s: float, sql: PostgresStatements
+        self, session: int, known: SessionState, others_limit_s: float, sql: PostgresStatements
     ) -> bool:
         """Return whether the crawl is paused. If the database went back in time, find that out, and
         let hosts be leased again when every worker that does not know of it must have stopped."""
         row = sql.row("pulse_state", session)
         assert row is not None
-        paused, returns, settled, beat = (int(value or 0) for value in row)
+        found = SessionState.found(*row[3:])
+        paused, returns, settled = (int(value or 0) for value in row[:3])
         if session == self._lineage.session:
-            self._lineage.read(returns, settled, None if row[3] is None else beat, known_beat)
-            self._lineage.acknowledged(session, beat)
+            self._lineage.read(returns, settled, found, known)
+            self._lineage.acknowledged(session, found or SessionState())
         after_s = max(self._lease_s + GRACE_S, others_limit_s)
         if (settled_return := self._lineage.has_settled(after_s)) is not None:
             sql.run("settle_return", settled_return)

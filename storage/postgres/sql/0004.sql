@@ -23,6 +23,8 @@ ALTER TABLE crawl ADD COLUMN fingerprint text COLLATE "C";
 
 ALTER TABLE sessions ADD COLUMN last_at double precision;
 
+ALTER TABLE totals ADD COLUMN commits bigint NOT NULL DEFAULT 0;
+
 ALTER TABLE slots ADD COLUMN rest_s double precision NOT NULL DEFAULT 0.0;
 ALTER TABLE slots ADD COLUMN backoff_s double precision;
 ALTER TABLE slots ADD COLUMN rested_s double precision;

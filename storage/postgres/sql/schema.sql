@@ -69,7 +69,8 @@ CREATE TABLE totals (
   blocked bigint NOT NULL,
   failed bigint NOT NULL,
   hosts bigint NOT NULL,
-  body_bytes bigint NOT NULL
+  body_bytes bigint NOT NULL,
+  commits bigint NOT NULL DEFAULT 0     -- of the session, so far: none that was acknowledged may be missing
 ) WITH (
   fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 500,
   autovacuum_vacuum_cost_delay = 0

@@ -741,12 +741,20 @@ SELECT pg_advisory_xact_lock(27988572916444281);
 SELECT
   extract(epoch FROM clock_timestamp())::double precision, shift_s, steps, generation,
   (SELECT last_value - (NOT is_called)::integer FROM ticks),  -- the newest that was drawn
-  returns, settled, version, fingerprint, (SELECT n.beat FROM sessions AS n WHERE n.id = $1::bigint)
+  returns, settled, version, fingerprint, (SELECT n.beat FROM sessions AS n WHERE n.id = $1::bigint),
+  (SELECT t.commits FROM totals AS t WHERE t.session = $1::bigint)
 FROM crawl;
 
 -- NULL if the transaction has changed nothing.
 -- name: transaction_id
 SELECT pg_current_xact_id_if_assigned()::text;
+
+-- Counts a commit of a session that has begun: its transaction, and its number. No row as above.
+-- name: count_commit
+INSERT INTO totals AS t (session, queued, visited, blocked, failed, hosts, body_bytes, commits)
+SELECT $1::bigint, 0, 0, 0, 0, 0, 0, 1 WHERE pg_current_xact_id_if_assigned() IS NOT NULL
+ON CONFLICT (session) DO UPDATE SET commits = t.commits + 1
+RETURNING pg_current_xact_id_if_assigned()::text, commits;
 
 -- What became of a transaction whose commit was not answered: 'committed', 'aborted', 'in progress',
 -- or NULL if it is too long ago.
@@ -895,7 +903,8 @@ SELECT paused FROM crawl;
 -- With a renewal.
 -- name: pulse_state
 SELECT
-  paused, returns, settled, (SELECT n.beat FROM sessions AS n WHERE n.id = $1::bigint)
+  paused, returns, settled, (SELECT n.beat FROM sessions AS n WHERE n.id = $1::bigint),
+  (SELECT t.commits FROM totals AS t WHERE t.session = $1::bigint)
 FROM crawl;
 
 -- All workers that did not know of the return have lost their leases by now.

@@ -87,6 +87,7 @@ def visit(lease: Lease, *links: Link, release: bool = False) -> Batch:
 
 EVIDENCE = {
     "renewals are missing": f"UPDATE sessions SET beat = beat - {FORGOTTEN}",
+    "one commit is missing": "UPDATE totals SET commits = commits - 1",  # and no renewal is
     "the session is missing": "DELETE FROM sessions",
     "another worker found it": (
         "UPDATE crawl SET returns = returns + 1, distrusted = nextval('ticks')"

@@ -23,7 +23,7 @@ OLD_TABLES = (
     " DROP VIEW hosts;"
     " ALTER TABLE slots DROP COLUMN backoff_status; ALTER TABLE plans DROP COLUMN declared;"
     " ALTER TABLE bodies DROP COLUMN domain, DROP COLUMN packed_bytes;"
-    " ALTER TABLE sessions DROP COLUMN held;"
+    " ALTER TABLE sessions DROP COLUMN held; ALTER TABLE totals DROP COLUMN commits;"
     " DROP SEQUENCE ticks; ALTER TABLE sessions DROP COLUMN last_at;"
     " ALTER TABLE crawl DROP COLUMN distrusted, DROP COLUMN returns, DROP COLUMN settled,"
     " DROP COLUMN returned_at, DROP COLUMN server, DROP COLUMN fingerprint;"
