@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 
 from crawler.clock import Clock
 from crawler.events import (
@@ -53,11 +54,15 @@ class Snapshots:
                 group.create_task(self._watch_others(self._reader))
 
     async def _watch_others(self, reader: Reader) -> None:
-        own = self._scheduler.crawl.session
+        looks = PeriodicSteps("the look at the other workers")
         while True:
-            with suppress(StoreError):  # the crawl says what is wrong with the database
-                self._others = [row for row in await reader.workers() if row["id"] != own]
+            await looks.take(partial(self._count_others, reader))
             await self._clock.sleep_until(self._clock.monotonic() + WORKERS_EVERY_S)
+
+    async def _count_others(self, reader: Reader) -> None:
+        own = self._scheduler.crawl.session
+        with suppress(StoreError):  # the crawl says what is wrong with the database
+            self._others = [row for row in await reader.workers() if row["id"] != own]
 
     def _of_others(self, column: str) -> float:
         values = [row[column] for row in self._others]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from msgspec import structs
@@ -14,6 +15,7 @@ from crawler.clock import Clock
 from crawler.daemon.health import Health, HealthState
 from crawler.daemon.monitoring.metrics import outcome_of
 from crawler.observer import Contacted, Observer
+from crawler.periodic import PeriodicSteps
 from crawler.steering.control import Control
 from crawler.steering.live_state import CrawlState
 from policies.holds import Hold
@@ -27,6 +29,7 @@ MARKS_WAITING_MAX: Final = 1_000
 SAMPLES_APART_S: Final = 15.0  # a longer time between two samples counts as a gap of that length
 SAME_SPAN_S: Final = 60.0  # a hold or trouble that returns within it continues the one before
 LAST_WRITE_S: Final = 2.0  # at the end of the crawl
+AGAIN_S: Final = 1.0  # after a write that failed
 TEXT_SHOWN: Final = 500  # characters
 _CLASSES: Final = {
     "2xx": "success",
@@ -260,10 +263,14 @@ class HistoryRecorder(Observer):
         self._keep(stop)
 
     async def _write_forever(self, control: Control) -> None:
+        writes = PeriodicSteps("the writing of the history")
         while True:
             await self._due.wait()
             self._due.clear()
-            await self._write(control)
+            await writes.take(partial(self._write, control))
+            if writes.failing:
+                await self._clock.sleep_until(self._clock.monotonic() + AGAIN_S)
+                self._due.set()
 
     async def _write(self, control: Control) -> None:
         minutes, marks = dict(self._minutes), dict(self._marks)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from crawler.clock import Clock
 from crawler.daemon.notify import Notify
 from crawler.observer import Observer
+from crawler.periodic import PeriodicSteps
 from crawler.steering.control import Control
 from storage.store import StoreError
 
@@ -42,7 +44,8 @@ class LivenessReporter(Observer):
 
     async def report(self, control: Control, notify: Notify, every_s: float) -> None:
         """Send keep-alives while the crawl is healthy, three in each interval of `every_s`."""
+        looks = PeriodicSteps("the look at whether this process is alive")
         while True:
-            if await self.is_healthy(control, every_s / 2):
+            if await looks.take(partial(self.is_healthy, control, every_s / 2)):
                 notify.alive()
             await self._clock.sleep_until(self._clock.monotonic() + every_s / 3)

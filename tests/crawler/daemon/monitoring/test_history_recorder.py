@@ -35,11 +35,14 @@ class Control:
         self.writable = asyncio.Event()
         self.writable.set()
         self.broken = False
+        self.faults: list[Exception] = []
 
     async def put_history(self, counts: Sequence[HistoryCounts], marks: Sequence[Mark]) -> None:
         await self.writable.wait()
         if self.broken:
             raise StoreError("the database is gone")
+        if self.faults:
+            raise self.faults.pop()
         self.minutes |= {one.at: one for one in counts}
         self.marks |= {one.number: one for one in marks}
 
@@ -161,10 +164,23 @@ async def test_a_crawl_that_ends_with_an_error_says_so() -> None:
 async def test_a_database_that_fails_is_the_error_that_is_raised() -> None:
     control = Control()
     control.broken = True
-    with pytest.raises(ExceptionGroup) as raised:
-        async with recorder(Hand()).recording(control):  # type: ignore[arg-type]
-            await asyncio.sleep(10)
+    async with JumpClock() as clock:
+        with pytest.raises(ExceptionGroup) as raised:
+            async with recorder(clock).recording(control):  # type: ignore[arg-type]
+                await clock.sleep_until(clock.monotonic() + 10)
     assert raised.group_contains(StoreError)
+
+
+async def test_a_write_that_fails_is_tried_again() -> None:
+    control = Control()
+    control.faults = [RuntimeError("twice"), StoreError("once")]
+    async with (
+        JumpClock() as clock,
+        recorder(clock).recording(control),  # type: ignore[arg-type]
+    ):
+        await clock.sleep_until(clock.monotonic() + 10)
+        assert control.kinds() == ["start"]
+    assert not control.faults
 
 
 async def test_a_locked_database_delays_the_history_and_nothing_else(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 from crawler.daemon.monitoring.liveness import LivenessReporter
+from crawler.testing.jump_clock import JumpClock
 from policies.holds import Hold
 from storage.store import StoreError
 
@@ -38,6 +40,25 @@ async def test_an_unresponsive_store_is_unhealthy(hand: Any) -> None:
     assert not await watchdog.is_healthy(control, 0.01)
     patient.broken = True
     assert not await watchdog.is_healthy(control, 0.01)
+
+
+async def test_a_look_that_fails_is_tried_again() -> None:
+    patient: Any = Patient()
+    alive: list[float] = []
+
+    async def stats() -> None:
+        if len(alive) == 1 and failures:
+            raise failures.pop()
+
+    patient.stats, failures = stats, [RuntimeError("once"), KeyError("twice")]
+    async with JumpClock() as clock:
+        notify: Any = SimpleNamespace(alive=lambda: alive.append(clock.monotonic()))
+        report = LivenessReporter(clock).report(patient, notify, 30.0)
+        reporting = asyncio.ensure_future(report)
+        began_s = clock.monotonic()
+        await clock.sleep_until(began_s + 45.0)
+        reporting.cancel()
+    assert [at_s - began_s for at_s in alive] == [0.0, 30.0, 40.0]
 
 
 async def test_uncommitted_outcomes_are_unhealthy(hand: Any) -> None:
