@@ -352,4 +352,4 @@ def slot_of(host: str, *, by_domain: bool) -> str:
 
     A trailing dot is dropped, so that the same machine does not have two slots.
     """
-    return registrable_domain(host) if by_domain else without_root_dot(host)
+    return registrable_domain(host) if by_domain else (host.rstrip(".") or host)

@@ -69,6 +69,7 @@ class Permits:
         self.pages_closed_by: Skip | None = None  # a limit of the run; robots.txt is still fetched
         self._unparsed_bytes = 0
         self._large_unparsed_bytes = 0
+        self._too_much_unparsed = False
         self.directed = 0  # tickets for one host that wait
 
     # ------------------------------------------------------------ hosts
@@ -209,22 +210,20 @@ class Permits:
         No permits for pages are granted while more than UNPARSED_BYTES_MAX wait, or for its own
         host while a large one does.
         """
-        stopped = self._too_much_unparsed
         if large:
             self._large_unparsed_bytes += size_bytes
             host.large_unparsed += 1 if size_bytes > 0 else -1
-            self.consider(host)
         else:
             self._unparsed_bytes += size_bytes
-        if stopped and not self._too_much_unparsed:
-            self._pump()
-
-    @property
-    def _too_much_unparsed(self) -> bool:
-        return (
+        stopped = self._too_much_unparsed
+        self._too_much_unparsed = (
             self._unparsed_bytes > UNPARSED_BYTES_MAX
             or self._large_unparsed_bytes > LARGE_UNPARSED_BYTES_MAX
         )
+        if large:
+            self.consider(host)
+        if stopped and not self._too_much_unparsed:
+            self._pump()
 
     def close(self) -> None:
         """No more permits; those granted stay valid."""
@@ -411,13 +410,7 @@ class Permits:
     def _from_line(self) -> Permit | None:
         """A permit for a page."""
         now_s = self._clock.monotonic()
-        if (
-            not self.pages_open
-            or self.stops.closed
-            or self._unparsed_bytes > UNPARSED_BYTES_MAX
-            or self._large_unparsed_bytes > LARGE_UNPARSED_BYTES_MAX
-            or self._buffer.full
-        ):
+        if not self.pages_open or self.stops.closed or self._too_much_unparsed or self._buffer.full:
             return None
         while self._ready and self._may_give:
             host = self._ready.pop()

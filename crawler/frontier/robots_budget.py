@@ -96,7 +96,8 @@ class RobotsBudget:
         """Whether no page is requested any more, so that no file is needed."""
         self.waiting = 0
         """How many tasks wait here."""
-        self._fetched: set[Origin] = set()  # they are in flight
+        self._fetched: dict[Origin, str] = {}  # in flight -> the domain
+        self._fetched_of_domain: Counter[str] = Counter()
         self._crowd: FairQueue[Origin] = FairQueue()
         self._places: dict[Origin, _Place] = {}
         self._seekers: FairQueue[Origin] = FairQueue()
@@ -112,23 +113,27 @@ class RobotsBudget:
 
     def begin_fetch(self, origin: Origin) -> bool:
         """Begin a request for the origin's file, unless too many are in flight."""
-        if not self._may_fetch(domain_of(origin)):
+        domain = domain_of(origin)
+        if not self._may_fetch(domain):
             return False
-        self._fetched.add(origin)
+        self._fetched[origin] = domain
+        self._fetched_of_domain[domain] += 1
         return True
 
     def _may_fetch(self, domain: str) -> bool:
         most = max(FETCHES_OF_DOMAIN_MAX, FETCHES_SHARE * self._config.config.crawl.concurrency)
         if len(self._fetched) < min(FETCHES_OF_DOMAIN_MAX, most):
             return True
-        of_domain = sum(domain_of(one) == domain for one in self._fetched)
+        of_domain = self._fetched_of_domain[domain]
         return len(self._fetched) < most and of_domain < FETCHES_OF_DOMAIN_MAX
 
     def end_fetch(self, origin: Origin) -> None:
         """The request has ended, if one was begun."""
-        if origin not in self._fetched:
+        if (domain := self._fetched.pop(origin, None)) is None:
             return
-        self._fetched.remove(origin)
+        self._fetched_of_domain[domain] -= 1
+        if not self._fetched_of_domain[domain]:
+            del self._fetched_of_domain[domain]
         self._next_fetch()
 
     @property
