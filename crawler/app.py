@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -28,6 +29,10 @@ from storage.store import Reader, Store, StoreError, WorkerStatus
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
+
+_log = logging.getLogger("courtly.crawl")
+
+SUMMARY_AGAIN_S: Final = 2.0  # after an attempt to read the summary that failed
 
 
 class OpenCrawl(Struct, frozen=True, kw_only=True):
@@ -203,10 +208,20 @@ async def crawl(
     if others_ended is not None:
         await _first_of(others_ended, exit_now)
     elapsed_s = clock.monotonic() - began_s
-    async with looking_into(config.storage.location) as reader:
-        return await summarise(
-            reader, scheduler, clock, elapsed_s=elapsed_s, interrupted=interrupted
-        )
+    # A server may be away at just this moment. What ended well must not seem to have failed.
+    wait_s = config.storage.start_wait_s if opened.store.shared and not interrupted else 0.0
+    give_up_s = clock.monotonic() + wait_s
+    while True:
+        try:
+            async with looking_into(config.storage.location) as reader:
+                return await summarise(
+                    reader, scheduler, clock, elapsed_s=elapsed_s, interrupted=interrupted
+                )
+        except StoreError as error:
+            if clock.monotonic() >= give_up_s or (exit_now is not None and exit_now.is_set()):
+                raise
+            _log.warning("the crawl has ended, but its summary cannot be read yet: %s", error)
+        await clock.sleep_until(clock.monotonic() + SUMMARY_AGAIN_S)
 
 
 async def _run(

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from crawler import Crawler, PoliteSession
-from crawler.config import ConfigError
+from crawler import Crawler, PoliteSession, app
+from crawler.config import ConfigError, load
+from crawler.events import Summary
+from crawler.steering.summary import summarise
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 from storage.store import StoreRefused
 from tests.postgres_server import WITH_PASSWORD, PostgresServer
@@ -156,6 +158,32 @@ async def test_every_command_works_on_a_server(terminal: Terminal, web: LocalWeb
     status = await terminal.status()
     assert (status["state"], status["queued"], status["workers"]) == ("stopped", 2, [])
     assert "4 visited" in await run("crawl")
+
+
+async def test_a_server_that_is_away_at_the_end_delays_the_summary(
+    terminal: Terminal,
+    web: LocalWeb,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A crawl that ended well does not fail because its summary cannot be read at first."""
+    away = iter(["connection refused", "the server is starting up"])
+
+    async def once_it_is_back(*args: Any, **kwargs: Any) -> Summary:
+        if (problem := next(away, None)) is not None:
+            raise StoreRefused(problem)
+        return await summarise(*args, **kwargs)
+
+    monkeypatch.setattr(app, "summarise", once_it_is_back)
+    monkeypatch.setattr(app, "SUMMARY_AGAIN_S", 0.01)
+    summary = await app.crawl(load(terminal.config), seeds=[web.url("a.test")])
+    assert (summary.visited, summary.blocked) == (3, 3)
+    assert caplog.text.count("its summary cannot be read yet") == 2
+    exit_now = asyncio.Event()
+    exit_now.set()
+    away = iter(["connection refused"])
+    with pytest.raises(StoreRefused, match="connection refused"):
+        await app.crawl(load(terminal.config), seeds=(), exit_now=exit_now)
 
 
 async def test_commands_beside_a_running_crawl(terminal: Terminal, page: Held) -> None:
