@@ -35,9 +35,7 @@ URL_BYTES_MAX = 20_000  # of a URL to be judged
 AGENTS_MAX = 20  # tokens of one crawler
 AGENT_BYTES_MAX = 200
 FETCH_S = 60.0  # how long a request waits for a robots.txt
-_FETCHES = Limit(
-    what="robots.txt files being fetched", total=16, of_one=8, share=1, reserve=4
-)
+_FETCHES = Limit(what="robots.txt files being fetched", total=16, of_one=8, share=1, reserve=4)
 ALL = "all"
 
 

@@ -79,7 +79,7 @@ async def test_checks_that_wait_for_a_robots_txt_refuse_no_other_token(
         ]
         async with asyncio.timeout(20):
             await came.acquire()
-            while sum(one.done() for one in checks) < 12:  # the others wait
+            while sum(one.done() for one in checks) < 12:  # noqa: ASYNC110 - the others wait
                 await asyncio.sleep(0.02)
             found = await made.client.post(
                 "/api/robots/check", {"url": other, "urls": [other]}, **of_token("other")
