@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 URL_CHARS_MAX: Final = 8_192
 PART_CHARS: Final = 10_000  # of a page, unless a call asks for more or less
 PART_CHARS_MAX: Final = 100_000
+START_MAX: Final = 2**53  # beyond any page; every number from outside has a range
 WAIT_S_MAX: Final = 300.0
 
 Format = Literal["markdown", "text", "html"]
@@ -46,7 +47,11 @@ class FetchArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = "markdown"
     start: Annotated[
         int,
-        Meta(description="The first character to return. A shortened answer names it.", ge=0),
+        Meta(
+            description="The first character to return. A shortened answer names it.",
+            ge=0,
+            le=START_MAX,
+        ),
     ] = 0
     max_chars: Annotated[
         int, Meta(description="Characters of the page to return.", ge=100, le=PART_CHARS_MAX)
