@@ -10,7 +10,6 @@ from msgspec import Meta, Struct
 URL_CHARS_MAX: Final = 8_192
 PART_CHARS: Final = 10_000  # of a page, unless a call asks for more or less
 PART_CHARS_MAX: Final = 100_000
-START_MAX: Final = 2**53  # beyond any page; every number from outside has a range
 WAIT_S_MAX: Final = 300.0
 
 Format = Literal["markdown", "text", "html"]
@@ -50,7 +49,7 @@ class FetchArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             description="The first character to return. A shortened answer names it.",
             ge=0,
-            le=START_MAX,
+            le=2**53,  # beyond any page: no number from outside is unbounded
         ),
     ] = 0
     max_chars: Annotated[
