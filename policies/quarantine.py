@@ -11,11 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from policies.retries import FailureCode
-from policies.robots.dialect import DAY_S
-from policies.robots_state import RobotsState
-
-QUARANTINE_S: Final = 7 * DAY_S
-"""After this time it is fetched again automatically."""
+from policies.robots_state import QUARANTINE_S, RobotsState
 
 _SUSPECT: Final = "the process ended while it was read"
 _QUARANTINED: Final = (

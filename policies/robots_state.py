@@ -9,19 +9,28 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from policies.config_key import Key, robots_token
-from policies.retries import RETRY_AFTER_S_MAX, http_date_s, retry_after_s, retry_delay_s
+from policies.retries import (
+    RETRY_AFTER_S_MAX,
+    FailureCode,
+    http_date_s,
+    retry_after_s,
+    retry_delay_s,
+)
 from policies.robots.dialect import DAY_S, Dialect, Lifetime
 from policies.robots.dialects import DIALECTS, dialects
 from policies.robots.syntax import BYTES_MAX
 
 GONE_AGAIN_S = 15 * 60.0
 """A 4xx answer replaces a copy only if another one follows at least this much later."""
+
+QUARANTINE_S: Final = 7 * DAY_S
+"""A quarantined file is fetched again automatically after this time."""
 
 _HEADER_CHARS_MAX = 1_024  # longer validators are not kept
 _ERROR_CHARS_MAX = 500
@@ -110,11 +119,20 @@ def is_due(state: RobotsState, now_s: float) -> bool:
     at_s = next_due_at(state)
     if at_s is None or now_s >= at_s:
         return True
-    # The wall clock was set back, by more than a day or to before the first of the failures: the
-    # stored times cannot be trusted.
-    if state.unreachable_since is not None and now_s < state.unreachable_since:
-        return True
+    # The wall clock was set back, by more than a day, to before the first of the failures or to
+    # before the last of those without an answer: the stored times cannot be trusted.
+    if state.unreachable_since is not None:
+        if now_s < state.unreachable_since:
+            return True
+        if state.status is None and at_s - now_s > _unanswered_s_max(state):
+            return True
     return state.fetched_at is not None and now_s < state.fetched_at - DAY_S
+
+
+def _unanswered_s_max(state: RobotsState) -> float:
+    """The longest wait after a fetch without an answer, which no Retry-After can lengthen."""
+    quarantined = (state.error or "").startswith(f"{FailureCode.QUARANTINED}:")
+    return QUARANTINE_S if quarantined else DAY_S
 
 
 def next_due_at(state: RobotsState) -> float | None:

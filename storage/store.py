@@ -244,7 +244,7 @@ class Store(Protocol):
 
         A known URL that is now a seed becomes one, and its depth is lowered to the link's. One
         that is now a sitemap becomes one, and is queued again if it was visited as a page, or read
-        before `again_before`.
+        before `again_before`, or at a time that still lies more than a day ahead.
 
         The `data` of a known URL is replaced by that of a seed that has any.
 

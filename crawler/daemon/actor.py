@@ -48,9 +48,11 @@ def acting(actor: Actor) -> Iterator[None]:
         _acting.reset(before)
 
 
-def current_actor() -> Actor | None:
-    """Who acts now; None outside of `acting`."""
-    return _acting.get()
+def acting_client() -> str:
+    """Whose limits count: the name of the token, else the user behind a Unix socket, else the
+    address; "" outside of `acting`."""
+    actor = _acting.get()
+    return "" if actor is None else actor.name or actor.peer
 
 
 def logged_actor() -> Mapping[str, Any]:

@@ -102,7 +102,9 @@ class RobotsFetcher:
             if not origin.loaded:
                 if origin.access is robots_state.UNKNOWN:
                     await self._parser.prepare(origin)
-                if not robots_state.is_due(origin.access, self._clock.wall()):
+                # The store knows by a clock that no step moves whether one is due.
+                due = origin.wanted or robots_state.is_due(origin.access, self._clock.wall())
+                if not due:
                     await self._parser.prepare(origin)
                     return settled
             learned = await self._learned(origin, settled)

@@ -79,6 +79,7 @@ class FailureFields(Struct, frozen=True, kw_only=True):
     received: bool
     broken_off: bool
     contacted: bool
+    stopped: bool = False  # the other side may be older
 
 
 def document_of(error: CourtlyError) -> ErrorDocument:

@@ -46,7 +46,11 @@ class FetchArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = "markdown"
     start: Annotated[
         int,
-        Meta(description="The first character to return. A shortened answer names it.", ge=0),
+        Meta(
+            description="The first character to return. A shortened answer names it.",
+            ge=0,
+            le=2**53,  # beyond any page: no number from outside is unbounded
+        ),
     ] = 0
     max_chars: Annotated[
         int, Meta(description="Characters of the page to return.", ge=100, le=PART_CHARS_MAX)

@@ -121,7 +121,7 @@ class CrawlSessions:
                 continue  # the file is damaged
             known = self._copies.get(origin) or UNKNOWN
             died = quarantine.died_with(known, now_s=at.wall_s)
-            self._copies.put(slot, origin, died, at.now_s, rejudge=False)
+            self._copies.put(slot, origin, died, at, rejudge=False)
 
     def rename(self, session: int, name: str) -> None:
         self._sql.run("name_session", name, session)

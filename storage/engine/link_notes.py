@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from policies.listing import Listing
 from storage.engine.counters import CounterChanges
@@ -14,6 +15,9 @@ from storage.engine.statements import Statements, Values
 from storage.engine.url_changes import UrlChanges, url_rows
 from storage.store import Link, UrlState
 from storage.timekeeper import Moment
+
+AHEAD_S: Final = 86_400.0
+"""A reading further ahead of the wall clock was noted before that was set back: it may be old."""
 
 
 @dataclass(slots=True)
@@ -27,11 +31,11 @@ class LinkNotes:
 
     def note(self, links: Sequence[Link], tally: CounterChanges, at: Moment) -> None:
         """Apply it to the URLs of these links."""
-        self._sitemaps(links, tally)
+        self._sitemaps(links, tally, at)
         self._listings(links, at)
         self._data(links)
 
-    def _sitemaps(self, links: Sequence[Link], tally: CounterChanges) -> None:
+    def _sitemaps(self, links: Sequence[Link], tally: CounterChanges, at: Moment) -> None:
         """Turn known pages into sitemaps, and queue sitemaps again that were read too long ago."""
         named = {link.url: link for link in links if link.sitemap or link.again_before is not None}
         if not named:
@@ -45,7 +49,8 @@ class LinkNotes:
         for url, key in ids.items():
             row, again_before = rows[key], named[url].again_before
             if row.state == OUT and again_before is not None:
-                again = read_at.get(key, again_before) < again_before
+                read_s = read_at.get(key, again_before)
+                again = read_s < again_before or read_s > at.wall_s + AHEAD_S
             else:
                 again = row.state == UrlState.VISITED and named[url].sitemap
             if again:

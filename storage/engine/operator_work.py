@@ -60,7 +60,7 @@ def fail_some(
 
 def release_robots(writer: Writer, host: str | None) -> int:
     """Have quarantined robots.txt fetched again; return how many."""
-    hosts = writer.copies.release(host, writer.at.wall_s, writer.at.now_s)
+    hosts = writer.copies.release(host, writer.at)
     writer.leases.settle(dict.fromkeys(hosts))
     return len(hosts)
 

@@ -16,6 +16,7 @@ from storage.engine.name_ids import NameIds
 from storage.engine.statements import Statements, Value
 from storage.reader import EarlierCopy
 from storage.store import Judged, RobotsDue
+from storage.timekeeper import Moment
 
 COPY_BYTES_MAX = 8_192  # larger files are large: they count for their domain, and no lease has them
 FIELDS = (
@@ -60,10 +61,11 @@ class RobotsCopies:
     names: NameIds
 
     def put(
-        self, slot: str, origin: str, access: RobotsState, now_s: float, *, rejudge: bool
+        self, slot: str, origin: str, access: RobotsState, at: Moment, *, rejudge: bool
     ) -> bool:
         """Store a copy. False: its file is large, and those of its domain take all the space that
         there is for them."""
+        now_s = at.now_s
         body = None if access.body is None else self._body(access.body, origin)
         if body is None and access.body is not None:
             return False
@@ -77,7 +79,7 @@ class RobotsCopies:
         self.sql.run("put_copy", key, body, *values)
         if dropped is not None:
             self.sql.many("drop_bodies", [(dropped,)])
-        self.sql.run("put_robots_at", robots_due_at(access), key)
+        self.sql.run("put_robots_at", _due_at(access, at), key)
         self.names.forget_body(key)
         if rejudge:
             self.sql.run("mark_to_rejudge", now_s, key)
@@ -90,7 +92,7 @@ class RobotsCopies:
         self.sql.run("drop_earlier_copies", slot)
         self.sql.many("drop_bodies", bodies)
 
-    def release(self, host: str | None, wall_s: float, now_s: float) -> list[int]:
+    def release(self, host: str | None, at: Moment) -> list[int]:
         """Release quarantined robots.txt; return the host of each."""
         hosts: list[int] = []
         for name, slot, slot_id in self.sql.rows(
@@ -98,10 +100,10 @@ class RobotsCopies:
         ):
             known = self.get(str(name))
             if known is not None and quarantine.is_quarantined(known):
-                released = quarantine.released(known, now_s=wall_s)
-                self.put(str(slot), str(name), released, now_s, rejudge=False)
+                released = quarantine.released(known, now_s=at.wall_s)
+                self.put(str(slot), str(name), released, at, rejudge=False)
                 hosts.append(int(slot_id or 0))
-        self.sql.many("release_slots", [(slot_id,) for slot_id in hosts], now_s)
+        self.sql.many("release_slots", [(slot_id,) for slot_id in hosts], at.now_s)
         return hosts
 
     def _body(self, body: bytes, origin: str) -> int | None:
@@ -139,17 +141,17 @@ class RobotsCopies:
         row = self.sql.row("copy", origin)
         return None if row is None else read_copy(row)[1]
 
-    def due(self, wall_s: float, now_s: float, limit: int) -> list[RobotsDue]:
+    def due(self, now_s: float, limit: int) -> list[RobotsDue]:
         return [
             RobotsDue(slot=str(slot), origin=str(origin))
-            for slot, origin in self.sql.rows("robots_due", wall_s, now_s, limit)
+            for slot, origin in self.sql.rows("robots_due", now_s, now_s, limit)
         ]
 
-    def next_due(self, wall_s: float, now_s: float) -> tuple[float | None, float | None]:
+    def next_due(self, now_s: float) -> tuple[float | None, float | None]:
         """Return the seconds until the first robots.txt may be requested, and until the first of
         those that are due already; None: there is none."""
         best_s = rest_s = None
-        for due_in, free_in in self.sql.rows("next_robots", wall_s, now_s):
+        for due_in, free_in in self.sql.rows("next_robots", now_s, now_s):
             due_in_s, free_in_s = float(due_in or 0.0), float(free_in or 0.0)
             if best_s is not None and (best_s == 0.0 or due_in_s >= best_s):
                 break
@@ -184,6 +186,8 @@ class RobotsCopies:
         return [Judged(id=key, url=url) for key, url in rows]
 
 
-def robots_due_at(access: RobotsState) -> float | None:
-    """Return when to request the robots.txt again (Unix seconds); None: not requested yet."""
-    return access.expires_at if access.retry_at is None else access.retry_at
+def _due_at(access: RobotsState, at: Moment) -> float | None:
+    """Return when to request the robots.txt again, by the store's time, which no step of the wall
+    clock moves; None: not requested yet."""
+    due_at = access.expires_at if access.retry_at is None else access.retry_at
+    return None if due_at is None else at.now_s + max(0.0, due_at - at.wall_s)

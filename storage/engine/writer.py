@@ -280,7 +280,7 @@ class Writer:
 
     def outlook(self, session: int) -> Outlook:
         now_s = self.at.now_s
-        robots_in_s, robots_rest_s = self.copies.next_due(self.at.wall_s, now_s)
+        robots_in_s, robots_rest_s = self.copies.next_due(now_s)
         row = self.sql.row("next_claim")
         claimable_in_s = None
         if row is not None and row[0] is not None:
@@ -327,9 +327,7 @@ class Writer:
         links: Sequence[Link],
     ) -> Completed:
         refused: str | None = None
-        if copy is not None and not self.copies.put(
-            slot, origin, copy, self.at.now_s, rejudge=rejudge
-        ):
+        if copy is not None and not self.copies.put(slot, origin, copy, self.at, rejudge=rejudge):
             refused, links = NO_SPACE, ()
         tally, skipped = CounterChanges(), Counter[str]()
         if links:
@@ -345,7 +343,7 @@ class Writer:
         return self.copies.get(origin)
 
     def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
-        return self.copies.due(self.at.wall_s, self.at.now_s, limit)
+        return self.copies.due(self.at.now_s, limit)
 
     def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         return self.copies.to_rejudge(limit)

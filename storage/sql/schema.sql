@@ -85,7 +85,7 @@ CREATE TABLE origins (
   body_bytes INTEGER NOT NULL DEFAULT 0 CHECK (body_bytes >= 0),
   judged INTEGER NOT NULL DEFAULT 0 CHECK (judged >= 0),          -- blocked by its own robots.txt
   ungoverned INTEGER NOT NULL DEFAULT 0 CHECK (ungoverned >= 0),  -- fetched for lack of an answer
-  robots_at REAL,                       -- when robots.txt is to be asked for again (wall clock)
+  robots_at REAL,                       -- when robots.txt is to be asked for again
   rejudge_at REAL,                      -- since when its URLs are to be judged again
   pending INTEGER NOT NULL DEFAULT 0,   -- queued > 0
   governs INTEGER NOT NULL DEFAULT 0    -- queued + judged + ungoverned > 0

@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 
 from policies import robots_policy, robots_state
-from policies.quarantine import QUARANTINE_S, died_with, is_quarantined, is_suspect, released
+from policies.quarantine import died_with, is_quarantined, is_suspect, released
 from policies.robots import DIALECTS
 from policies.robots_policy import Closed, Unknown
-from policies.robots_state import UNKNOWN, RobotsFetch, RobotsRules, RobotsState, Unreachable
+from policies.robots_state import (
+    QUARANTINE_S,
+    UNKNOWN,
+    RobotsFetch,
+    RobotsRules,
+    RobotsState,
+    Unreachable,
+)
 
 NOW_S = 1_800_000_000.0
 COPY = RobotsState(

@@ -256,7 +256,10 @@ class Stores(RuleBasedStateMachine):
                 elif (
                     state is None
                     and link.again_before
-                    and max(self.read[url], self.planned.get(url, 0.0)) < link.again_before
+                    and (
+                        max(self.read[url], self.planned.get(url, 0.0)) < link.again_before
+                        or max(self.read[url], self.planned.get(url, 0.0)) > self.wall_s + 86_400
+                    )
                 ):
                     self.planned.pop(url, None)
                     self.state[url] = "queued"

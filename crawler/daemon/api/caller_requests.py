@@ -15,7 +15,7 @@ from msgspec import structs
 
 from crawler.clock import Clock
 from crawler.daemon import responses
-from crawler.daemon.actor import current_actor
+from crawler.daemon.actor import acting_client
 from crawler.daemon.api.caller_limits import BUSY_S, Limit, Room
 from crawler.daemon.api.lent_permits import LentPermits
 from crawler.daemon.problem import Problem
@@ -83,7 +83,7 @@ class CallerRequests:
             requests = opened.enter_context(self._call(self._calls, wait_s))
             asked = _arguments(**given)
             size = len(asked.body or b"")
-            opened.enter_context(self._bodies.taken(_client(), size))
+            opened.enter_context(self._bodies.taken(acting_client(), size))
             if stream:
                 response = await opened.enter_async_context(requests.stream(asked))
                 fetched = FetchedBody(response, response.chunks())
@@ -135,7 +135,7 @@ class CallerRequests:
         """The requests of a client, for one call. What the block raises becomes a Problem."""
         if self._scheduler.frontier.stopping:
             raise Problem(503, "the crawl is ending", kind="session-closed", retry_after_s=BUSY_S)
-        client = _client()
+        client = acting_client()
         with room.taken(client):
             try:
                 unlimited = max_wait_s == WAIT_S_MAX
@@ -173,7 +173,7 @@ class CallerRequests:
             given_s = None if max_wait_s == WAIT_S_MAX else max_wait_s
             limit_s = seconds("max_wait_s", given_s, zero_ok=True)
             waiting = requests.permit(canonical, method, limit_s)
-            return await self._lent.lend(waiting, _client(), expires_in_s)
+            return await self._lent.lend(waiting, acting_client(), expires_in_s)
 
     async def renew_permit(self, name: str, expires_in_s: float) -> responses.LentPermit:
         """Have a permit expire later. Raises Problem."""
@@ -202,13 +202,6 @@ class FetchedBody(contextlib.AsyncExitStack):
         super().__init__()
         self.response = response
         self.pieces = pieces
-
-
-def _client() -> str:
-    """Whose limits count: the name of the token, else the user behind a Unix socket, else the
-    address."""
-    actor = current_actor()
-    return "" if actor is None else actor.name or actor.peer
 
 
 async def _whole(body: bytes) -> AsyncIterator[bytes]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from crawler.clock import Clock
 from crawler.config import ConfigError, check_identity
+from crawler.daemon.actor import acting_client
+from crawler.daemon.api.caller_limits import Limit, Room
 from crawler.daemon.problem import Problem, invalid
 from crawler.daemon.responses import Checked, CheckedUrl
 from crawler.explain.robots_tester import KnownRobots, RobotsTester
@@ -33,7 +35,7 @@ URL_BYTES_MAX = 20_000  # of a URL to be judged
 AGENTS_MAX = 20  # tokens of one crawler
 AGENT_BYTES_MAX = 200
 FETCH_S = 60.0  # how long a request waits for a robots.txt
-FETCHES_AT_ONCE = 16
+_FETCHES = Limit(what="robots.txt files being fetched", total=16, of_one=8, share=1, reserve=4)
 ALL = "all"
 
 
@@ -45,7 +47,7 @@ class RobotsThroughCrawl:
     scheduler: Scheduler
     reader: Reader
     clock: Clock
-    _pending: int = field(default=0, init=False)
+    _room: Room = field(default_factory=lambda: Room(_FETCHES), init=False)
 
     async def fetch(self, origin: str) -> RobotsState | None:
         """What is known of an origin's robots.txt, fetched first if that is due; None if no
@@ -55,13 +57,8 @@ class RobotsThroughCrawl:
             return known
         if not self.scheduler.under_way:
             raise Problem(503, "the crawl is starting or stopping", retry_after_s=1.0)
-        if self._pending >= FETCHES_AT_ONCE:
-            raise Problem(503, "too many robots.txt files are being fetched", retry_after_s=5.0)
-        self._pending += 1
-        try:
+        with self._room.taken(acting_client()):
             return await self.scheduler.fetch_robots(origin)
-        finally:
-            self._pending -= 1
 
 
 class RobotsCheck:

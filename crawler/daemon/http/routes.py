@@ -282,6 +282,7 @@ ROUTES: tuple[Route, ...] = (
         responses.Checked,
         Operations.robots_check,
         body=types.CheckBody,
+        waits=True,
     ),
     Route(
         "POST",

@@ -181,7 +181,7 @@ CREATE TABLE origins (
   body_bytes bigint NOT NULL DEFAULT 0 CHECK (body_bytes >= 0),
   judged bigint NOT NULL DEFAULT 0 CHECK (judged >= 0),          -- blocked by its own robots.txt
   ungoverned bigint NOT NULL DEFAULT 0 CHECK (ungoverned >= 0),  -- fetched for lack of an answer
-  robots_at double precision,           -- when robots.txt is to be asked for again (wall clock)
+  robots_at double precision,           -- when robots.txt is to be asked for again
   rejudge_at double precision,          -- since when its URLs are to be judged again
   pending boolean NOT NULL GENERATED ALWAYS AS (queued > 0) STORED,
   governs boolean NOT NULL GENERATED ALWAYS AS (queued + judged + ungoverned > 0) STORED,

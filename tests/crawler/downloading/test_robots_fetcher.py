@@ -25,12 +25,12 @@ from crawler.scheduling.command_loop import commands_of
 from crawler.scheduling.task_set import TaskSet
 from crawler.testing import FakeFetcher, JumpClock, Reply, RequestLog, not_found, redirect, text
 from policies import robots_state
-from policies.quarantine import QUARANTINE_S, died_with, is_suspect
+from policies.quarantine import died_with, is_suspect
 from policies.retries import FailureCode
 from policies.robots import DIALECTS, Verdict
 from policies.robots.agent_rules import AgentRules
 from policies.robots.syntax import RobotsSource
-from policies.robots_state import RobotsRules
+from policies.robots_state import QUARANTINE_S, RobotsRules
 from storage.sqlite import MemoryStore
 from storage.store import Completed, Store
 

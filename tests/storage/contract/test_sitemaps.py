@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from policies.listing import Changefreq, Listing
 from policies.robots_state import RobotsState
 
@@ -43,6 +45,17 @@ async def test_neither_a_link_nor_its_name_queues_it_again(rig: Any) -> None:
     await rig.add(MAP, sitemap=True, again_before=rig.wall_s)
     assert await rig.urls("queued") == []
     assert await rig.claim() == []
+
+
+@pytest.mark.parametrize(("back_s", "again"), [(80_000, False), (30 * 86_400, True)])
+async def test_a_reading_that_lies_ahead_hides_nothing_until_then(
+    rig: Any, back_s: float, again: bool
+) -> None:
+    """The wall clock was set back since."""
+    await read_once(rig)
+    rig.wall_s -= back_s
+    await rig.add(MAP, sitemap=True, again_before=rig.wall_s - 60)
+    assert await rig.urls("queued") == ([MAP] if again else [])
 
 
 async def test_it_is_read_again_when_it_was_read_too_long_ago(rig: Any) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from policies.quarantine import QUARANTINE_S, is_quarantined, is_suspect
-from policies.robots_state import UNKNOWN, RobotsState
+from policies.quarantine import is_quarantined, is_suspect
+from policies.robots_state import QUARANTINE_S, UNKNOWN, RobotsState
 from storage.engine.in_flight import NOTHING_LEFT, InFlight
 from storage.store import Revisited
 

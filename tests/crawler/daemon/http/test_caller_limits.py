@@ -54,6 +54,42 @@ async def waiting(made: Any, url: str, count: int, *names: str) -> AsyncIterator
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_checks_that_wait_for_a_robots_txt_refuse_no_other_token(
+    start: Start, town: LocalWeb
+) -> None:
+    came, answers = asyncio.Semaphore(0), asyncio.Event()
+
+    async def mute(request: ReceivedRequest) -> Reply:
+        if request.path == "/robots.txt":
+            came.release()
+            await answers.wait()
+        return text("")
+
+    town.sites["mute.test"] = mute
+    url, other = town.url("mute.test", "/"), town.url("b.test", "/")
+    async with start("a.test", config=SLOW, settings=SETTINGS) as made:
+        await made.idle()
+        checks = [
+            asyncio.create_task(
+                made.client.post(
+                    "/api/robots/check", {"url": url, "urls": [url]}, **of_token("greedy")
+                )
+            )
+            for _ in range(20)
+        ]
+        async with asyncio.timeout(20):
+            await came.acquire()
+            while sum(one.done() for one in checks) < 12:  # noqa: ASYNC110 - the others wait
+                await asyncio.sleep(0.02)
+            found = await made.client.post(
+                "/api/robots/check", {"url": other, "urls": [other]}, **of_token("other")
+            )
+            answers.set()
+            refused = [one.status for one in await asyncio.gather(*checks) if one.status != 200]
+        assert found.status == 200
+        assert refused == [429] * 12
+
+
 @pytest.mark.parametrize("greedy", [("greedy",), ("greedy", "third", "fourth")])
 async def test_waiting_calls_of_some_tokens_refuse_nobody_else(
     start: Start, town: LocalWeb, greedy: tuple[str, ...]
