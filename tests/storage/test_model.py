@@ -55,7 +55,7 @@ from storage.store import (
     SitemapRead,
     Visited,
 )
-from storage.timekeeper import Timekeeper
+from storage.timekeeper import Timekeeper, Uptime
 from tests.postgres_server import PostgresServer
 from tests.storage.conftest import server_location
 
@@ -147,6 +147,7 @@ class Stores(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.wall_s = START_S
         self.memory = MemoryStore(wall=self.wall, queries_per_path_max=2)
+        self.memory._calls.time._uptime = self.uptime  # it has none of its own
         self.second = self.other_store()
         self.sessions = self.run(self._open())
         self.reader = self.other_reader()
@@ -166,6 +167,10 @@ class Stores(RuleBasedStateMachine):
     def wall(self) -> float:
         return self.wall_s
 
+    def uptime(self) -> Uptime:
+        """Both measure the time between two sessions by this, so that they lose none of it."""
+        return Uptime("the machine of the model", self.wall_s)
+
     def run(self, awaitable: Any) -> Any:
         return self.runner.run(awaitable)
 
@@ -175,7 +180,7 @@ class Stores(RuleBasedStateMachine):
     # ------------------------------------------------------------ the second engine
 
     def other_store(self) -> SqlStore:
-        return SqliteStore(self.path, wall=self.wall, queries_per_path_max=2)
+        return SqliteStore(self.path, wall=self.wall, uptime=self.uptime, queries_per_path_max=2)
 
     def other_reader(self) -> Reader:
         return SqliteReader(self.path)
@@ -732,7 +737,7 @@ class StoresOnServers(Stores):
     def other_store(self) -> SqlStore:
         if not hasattr(self, "location"):
             self.location = server_location(self.server.emptied_database())
-        time = Timekeeper(self.wall)
+        time = Timekeeper(self.wall, uptime=self.uptime)
         return PostgresStore(self.location, wall=self.wall, queries_per_path_max=2, time=time)
 
     def other_reader(self) -> Reader:
