@@ -14,36 +14,90 @@ PASS_MAX: Final = 8
 # small passes take more of it (at 8 a page 7 % more CPU, at 64 none).
 PASS_BEHIND_MAX: Final = 64
 BEHIND_S: Final = 0.02
+# Every request needs several passes of the event loop, so long passes slow down all hosts. While
+# they are longer than this, domains with several hosts get fewer and fewer permits, one by one
+# again afterwards.
+PASS_LONG_S: Final = 0.01
+OPEN_OF_DOMAIN_MIN: Final = 4
 
 
 class GrantLimits:
-    """Open permits over all hosts, and permits granted in this pass of the event loop."""
+    """Open permits over all hosts, and permits granted in this pass of the event loop.
+
+    Of the open permits a registrable domain has as many as are left for others, at most: one with
+    thousands of hosts, silent or busy, uses neither all permits nor all of the event loop's time.
+    (Choudhury and Hahne, 1998: dynamic queue length thresholds.) This holds while there are hosts
+    of other domains.
+    """
 
     def __init__(self, open_max: int) -> None:
         self._open_max = open_max
         self._open_max_now = open_max  # smaller for a while after sockets ran out
         self.open = 0
+        self._open_of: dict[str, int] = {}  # by domain
+        self._hosts_of: dict[str, int] = {}  # in memory, by domain
+        self._of_domain_max = float(open_max)
         self._passed = 0
+        self._pass_began_s = 0.0
         self._pass_max = PASS_MAX
 
     @property
     def allow(self) -> bool:
         return self.open < self._open_max_now and self._passed < self._pass_max
 
-    def count_in_pass(self, late_s: float) -> bool:
+    def hold(self, domain: str) -> None:
+        """A host of the domain is in memory."""
+        self._hosts_of[domain] = self._hosts_of.get(domain, 0) + 1
+
+    def drop(self, domain: str) -> None:
+        """It no longer is."""
+        if (left := self._hosts_of.pop(domain) - 1) > 0:
+            self._hosts_of[domain] = left
+
+    @property
+    def one_domain(self) -> bool:
+        """Whether no host of another domain is in memory."""
+        return len(self._hosts_of) < 2
+
+    def begin(self, domain: str) -> None:
+        """A permit of the domain is open."""
+        self.open += 1
+        self._open_of[domain] = self._open_of.get(domain, 0) + 1
+
+    def end(self, domain: str) -> None:
+        self.open -= 1
+        if (left := self._open_of.pop(domain) - 1) > 0:
+            self._open_of[domain] = left
+
+    def allow_domain(self, domain: str) -> bool:
+        """Whether one more permit leaves enough for other domains."""
+        of_domain = self._open_of.get(domain)
+        if of_domain is None or len(self._hosts_of) < 2 or self._hosts_of.get(domain, 1) < 2:
+            return True
+        return of_domain < min(self._open_max_now - self.open, self._of_domain_max)
+
+    def count_in_pass(self, late_s: float, now_s: float) -> bool:
         """One more in this pass. True: the first, which has waited longest and shows by how much we
         are late."""
         first = self._passed == 0
-        if first and late_s > BEHIND_S:
-            self._pass_max = PASS_BEHIND_MAX
+        if first:
+            self._pass_began_s = now_s
+            if late_s > BEHIND_S:
+                self._pass_max = PASS_BEHIND_MAX
         self._passed += 1
         return first
 
-    def next_pass(self) -> None:
+    def next_pass(self, now_s: float) -> None:
+        """The pass is over in which permits were granted last."""
         self._passed, self._pass_max = 0, PASS_MAX
+        if now_s - self._pass_began_s > PASS_LONG_S:
+            self._of_domain_max = max(OPEN_OF_DOMAIN_MIN, 0.9 * self._of_domain_max)
+        else:
+            self._of_domain_max = min(self._open_max, self._of_domain_max + 1)
 
     def set(self, open_max: int) -> None:
         self._open_max = self._open_max_now = open_max
+        self._of_domain_max = float(open_max)
 
     @property
     def squeezed(self) -> bool:

@@ -84,6 +84,7 @@ class Permits:
 
     def hold(self, host: HostQueue) -> None:
         self._hosts[host.slot] = host
+        self.limits.hold(host.domain)
         self.consider(host)
 
     def drop(self, host: HostQueue) -> None:
@@ -91,7 +92,8 @@ class Permits:
         host.gone = True
         host.alarms.clear()
         self._bench.remove(host)
-        self._hosts.pop(host.slot, None)
+        if self._hosts.pop(host.slot, None) is not None:
+            self.limits.drop(host.domain)
         self._turn_away(host, f"{host.slot} is no longer held")
 
     # ------------------------------------------------------------ asking
@@ -271,7 +273,7 @@ class Permits:
         self._over(permit)
 
     def _over(self, permit: Permit) -> None:
-        self.limits.open -= 1
+        self.limits.end(permit.host.domain)
         if self._closed and not self.limits.open:
             self._commands.put_once(LOOK_FOR_WORK)  # the end of the crawl waits for it
         if clock := permit.address_clock:
@@ -371,14 +373,14 @@ class Permits:
 
     def next_pass(self) -> None:
         """The event loop has looked at the network since the last permit was granted."""
-        self.limits.next_pass()
+        self.limits.next_pass(self._clock.monotonic())
         self._pump()
 
     def _grant(self, host: HostQueue, at_s: float, now_s: float) -> Permit | None:
         """None: a session in another thread has just begun to contact the host."""
         if not self._sharer.begin(host.slot, now_s, host.pace.rest.delay_s):
             return None
-        self.limits.open += 1
+        self.limits.begin(host.domain)
         clock = host.address_clock
         if clock:
             clock.busy = True
@@ -392,7 +394,7 @@ class Permits:
         if host.pace.rest.delay_s:  # else nothing is ever late
             # A host that has not been contacted yet does not show that we are late.
             late_s = 0.0 if permit.follows_s == NEVER else now_s - permit.could_s
-            if self.limits.count_in_pass(late_s):
+            if self.limits.count_in_pass(late_s, now_s):
                 self._commands.put_once(NEXT_PASS)
         return permit
 
@@ -419,8 +421,7 @@ class Permits:
             or self._buffer.full
         ):
             return None
-        while self._ready and self._may_give:
-            host = self._ready.pop()
+        while self._may_give and (host := self._ready.pop(self.limits.allow_domain)):
             if host.prefetched and (at_s := self._ready_since(host, now_s)) is not None:
                 permit = self._grant(host, at_s, now_s)
                 if permit is not None:
@@ -432,29 +433,38 @@ class Permits:
         return None
 
     def _pump(self) -> None:
-        """Serve tickets, as far as hosts are ready and the limit allows."""
+        """Serve tickets, as far as hosts are ready and the limit allows.
+
+        All ready hosts with pages are put in line: in which order they are served is decided
+        there, and not by which was ready first.
+        """
         if self._closed or self.stops.closed:
             return
-        while self._workers and (permit := self._from_line()):
-            self._serve(permit)
         now_s = self._clock.monotonic()
-        while self._may_give and (host := self._bench.take(now_s)):
+        kept: list[tuple[HostQueue, float]] = []
+        while host := self._bench.take(now_s):
             if (at_s := self._ready_since(host, now_s)) is None:
                 continue
-            if host.yields and self._serve_page_first(host):
-                continue
-            if self._serve_ticket(host, at_s, now_s):
-                continue
+            if host.tickets:
+                if not self._may_give:
+                    kept.append((host, at_s))
+                    continue
+                if host.yields and self._serve_page_first(host):
+                    continue
+                if self._serve_ticket(host, at_s, now_s):
+                    continue
             if host.prefetched and not host.in_line:
                 self._ready.append(host)
-                if self._workers and (permit := self._from_line()):
-                    self._serve(permit)
+        for host, at_s in kept:
+            self._bench.put(host, at_s)
+        while self._workers and (permit := self._from_line()):
+            self._serve(permit)
         self._arm()
 
     def _serve_page_first(self, host: HostQueue) -> bool:
         """Grant a permit for a page of this host, before its tickets. False: it has no page, or no
         worker waits."""
-        if not (host.tickets and host.prefetched and self._workers):
+        if not (host.prefetched and self._workers):
             return False
         self._ready.put_first(host)
         if (permit := self._from_line()) is None:
