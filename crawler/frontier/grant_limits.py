@@ -19,6 +19,8 @@ BEHIND_S: Final = 0.02
 # again afterwards.
 PASS_LONG_S: Final = 0.01
 OPEN_OF_DOMAIN_MIN: Final = 4
+# Of what may wait to be parsed, for one domain.
+UNPARSED_OF_DOMAIN: Final = 0.25
 
 
 class GrantLimits:
@@ -36,6 +38,7 @@ class GrantLimits:
         self.open = 0
         self._open_of: dict[str, int] = {}  # by domain
         self._hosts_of: dict[str, int] = {}  # in memory, by domain
+        self._unparsed_of: dict[str, float] = {}  # by domain, as a share of what may be
         self._of_domain_max = float(open_max)
         self._passed = 0
         self._pass_began_s = 0.0
@@ -71,10 +74,22 @@ class GrantLimits:
 
     def allow_domain(self, domain: str) -> bool:
         """Whether one more permit leaves enough for other domains."""
-        of_domain = self._open_of.get(domain)
-        if of_domain is None or len(self._hosts_of) < 2 or self._hosts_of.get(domain, 1) < 2:
+        if len(self._hosts_of) < 2 or self._hosts_of.get(domain, 1) < 2:
             return True
-        return of_domain < min(self._open_max_now - self.open, self._of_domain_max)
+        if self._unparsed_of.get(domain, 0.0) > UNPARSED_OF_DOMAIN:
+            return False
+        of_domain = self._open_of.get(domain)
+        return of_domain is None or of_domain < min(
+            self._open_max_now - self.open, self._of_domain_max
+        )
+
+    def count_unparsed(self, domain: str, share: float) -> None:
+        """A page of the domain waits to be parsed; negative: it no longer does."""
+        now = self._unparsed_of.get(domain, 0.0) + share
+        if now > 1e-9:
+            self._unparsed_of[domain] = now
+        else:
+            self._unparsed_of.pop(domain, None)
 
     def count_in_pass(self, late_s: float, now_s: float) -> bool:
         """One more in this pass. True: the first, which has waited longest and shows by how much we

@@ -212,13 +212,15 @@ class Permits:
         host while a large one does.
         """
         stopped = self._too_much_unparsed
+        bytes_max = LARGE_UNPARSED_BYTES_MAX if large else UNPARSED_BYTES_MAX
+        self.limits.count_unparsed(host.domain, size_bytes / bytes_max)
         if large:
             self._large_unparsed_bytes += size_bytes
             host.large_unparsed += 1 if size_bytes > 0 else -1
             self.consider(host)
         else:
             self._unparsed_bytes += size_bytes
-        if stopped and not self._too_much_unparsed:
+        if (stopped or size_bytes < 0) and self._workers and not self._too_much_unparsed:
             self._pump()
 
     @property

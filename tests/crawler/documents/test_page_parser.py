@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.documents import page, page_parser
-from crawler.documents.page_parser import LARGE_BYTES, PageParser, ParsingBrokenOffError
+from crawler.documents.page_parser import (
+    LARGE_BYTES,
+    SHARE_OF_DOMAIN,
+    PageParser,
+    ParsingBrokenOffError,
+)
 from crawler.fetching.request import Headers
 from crawler.processing import page_outcomes
-from crawler.testing import html, not_found
+from crawler.testing import JumpClock, html, not_found
 
 if TYPE_CHECKING:
     from tests.conftest import World
@@ -92,7 +98,7 @@ async def test_nobody_waits_for_large_pages_that_are_broken_off() -> None:
         loop.call_soon_threadsafe(began.set)
         go_on.wait(60)
 
-    waiting = [asyncio.ensure_future(reader.beside(work)) for _ in range(3)]
+    waiting = [asyncio.ensure_future(reader.beside(URL, work)) for _ in range(3)]
     await began.wait()
     try:
         reader.break_off()
@@ -104,7 +110,7 @@ async def test_nobody_waits_for_large_pages_that_are_broken_off() -> None:
         assert ran[0].daemon  # nor does the end of the process
     finally:
         go_on.set()
-    assert await reader.beside(lambda: 1) == 1
+    assert await reader.beside(URL, lambda: 1) == 1
 
 
 async def _latest_s(reader: PageParser, body: bytes) -> float:
@@ -146,3 +152,28 @@ async def test_a_crawl_follows_what_a_large_page_links(
     )
     assert crawled.urls("visited") == sorted([URL, *(f"{URL[:-1]}{path}" for path in paths)])
     assert any(thread != threading.get_ident() for thread in spy.threads)
+
+
+@pytest.mark.parametrize(("one_domain", "pauses"), [(False, 4), (True, 0)])
+async def test_large_pages_of_a_domain_have_a_share(
+    monkeypatch: pytest.MonkeyPatch, one_domain: bool, pauses: int
+) -> None:
+    """Of the time; those of another domain are parsed meanwhile."""
+    work_s = 0.3
+    async with JumpClock() as clock:
+        reader = PageParser(clock, lambda: one_domain)
+
+        async def run(work: Callable[[], float]) -> float:
+            await clock.sleep_until(clock.monotonic() + work_s)
+            return work()
+
+        monkeypatch.setattr("crawler.documents.page_parser.in_daemon_thread", run)
+        began_s = clock.monotonic()
+        trap = [reader.beside(f"http://h{n}.trap.test/", clock.monotonic) for n in range(5)]
+        other = [reader.beside("http://v.victim.test/", clock.monotonic)]
+        *trap_s, other_s = await asyncio.gather(*trap, *other)
+        assert other_s - began_s <= 6 * work_s + 0.01
+        share_s = work_s * (1 / SHARE_OF_DOMAIN - 1)
+        assert trap_s[-1] - began_s == pytest.approx(
+            5 * work_s + pauses * share_s, abs=work_s + 0.01
+        )

@@ -65,6 +65,16 @@ def test_each_domain_may_have_one(domain: str) -> None:
     assert limits.allow_domain(domain)
 
 
+def test_a_domain_whose_pages_wait_to_be_parsed_waits() -> None:
+    limits = limits_of(TRAP, TRAP, OTHER)
+    for _ in range(3):
+        limits.count_unparsed(TRAP, 0.1)
+    assert not limits.allow_domain(TRAP)
+    assert limits.allow_domain(OTHER)
+    limits.count_unparsed(TRAP, -0.1)
+    assert limits.allow_domain(TRAP)
+
+
 def test_long_passes_leave_a_domain_fewer_permits_until_they_are_short_again() -> None:
     limits = limits_of(TRAP, TRAP, OTHER)
     passes(limits, 100, 2 * PASS_LONG_S)
