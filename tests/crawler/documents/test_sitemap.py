@@ -417,7 +417,7 @@ def test_junk_at_any_place_costs_at_most_the_entry_it_is_in(
     assert [loc for loc in found if loc in whole] == whole
 
 
-@pytest.mark.parametrize("piece", [b"<!--", b"<", b"<![CDATA[", b"<?", b"<!x"])
+@pytest.mark.parametrize("piece", [b"<!--", b"<![CDATA[", b"<?", b"<!x"])
 def test_a_file_of_broken_parts_is_not_read_to_its_end(piece: bytes) -> None:
     parser = SitemapParser()
     wanted = 0
