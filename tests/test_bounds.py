@@ -348,6 +348,10 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         TOO_LARGE,
         f"{CRAWLER}fetching/test_fetcher_hostile.py::test_too_many_header_fields",
     ),
+    "crawler/fetching/connection_pool.py:FOLDS_MAX": (
+        TOO_LARGE,
+        f"{CRAWLER}fetching/test_fetcher_hostile.py::test_too_many_continuation_lines",
+    ),
     "crawler/fetching/connection_pool.py:FRAMING_BYTES_MAX": (
         TOO_LARGE,
         f"{CRAWLER}fetching/test_fetcher_hostile.py::test_a_flood_of_small_chunks_has_a_bound",

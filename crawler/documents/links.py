@@ -25,8 +25,9 @@ MALFORMED_MAX: Final = 100
 MALFORMED_CHARS_MAX: Final = 500
 # Characters of a text read for an anchor or a title.
 TEXT_CHARS_READ: Final = 4_000
-# Characters read of a Link or Refresh header. Proxies and servers reject longer ones.
-_HEADER_CHARS_MAX: Final = 65_536
+# Characters read of all Link and Refresh headers of a page: a few hundred links, which are read on
+# the event loop. Proxies and servers reject longer headers.
+_HEADER_CHARS_MAX: Final = 16_384
 
 _FOLLOWED_RELS: Final = frozenset({"canonical", "next", "prev", "previous", "alternate"})
 _UNSEEN: Final = ""  # no canonical URL is empty
@@ -238,20 +239,23 @@ class PageLinks:
     def read_headers(self, headers: Headers) -> None:
         """Add the links of headers. As in browsers, their queries are UTF-8 on every page."""
         encoding, self.encoding = self.encoding, UTF8
+        left = _HEADER_CHARS_MAX
         for value in headers.getall("Link", ()):
-            for href, rel in _link_header(self._bounded(value)):
+            for href, rel in _link_header(self._bounded(value, left)):
                 self.add_link_element(href, rel)
+            left = max(0, left - len(value))
         for value in headers.getall("Refresh", ()):
-            self.add_refresh(self._bounded(value))
+            self.add_refresh(self._bounded(value, left))
+            left = max(0, left - len(value))
         self.encoding = encoding
         if encoding != UTF8:
             self._urls.clear()
 
-    def _bounded(self, value: str) -> str:
-        """Cut a header value to its limit."""
-        if len(value) > _HEADER_CHARS_MAX:
+    def _bounded(self, value: str, chars_max: int) -> str:
+        """Cut a header value to what may still be read."""
+        if len(value) > chars_max:
             self.skip(Skip.LONG_HEADER)
-        return value[:_HEADER_CHARS_MAX]
+        return value[:chars_max]
 
 
 def collapsed(text: str, chars_max: int) -> str | None:

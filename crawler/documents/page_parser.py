@@ -6,10 +6,14 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
+from weakref import WeakValueDictionary
 
+from crawler.clock import Clock
 from crawler.documents import page
 from crawler.fetching.request import Headers
+from crawler.held_domains import HeldDomains
 from crawler.threads import in_daemon_thread
+from policies.url import host_of, registrable_domain
 
 T = TypeVar("T")
 
@@ -17,6 +21,9 @@ T = TypeVar("T")
 LARGE_BYTES: Final = 262_144
 # A second thread would wait for the interpreter's lock, and each tree may take 100 MB.
 LARGE_AT_ONCE: Final = 1
+# Of the time, that large pages of one domain may take: a page may be such that its parser holds the
+# interpreter's lock for a third of a second, and the event loop waits.
+SHARE_OF_DOMAIN: Final = 0.1
 
 
 class ParsingBrokenOffError(Exception):
@@ -28,9 +35,16 @@ class PageParser:
 
     A thread helps although it holds the interpreter's lock: `scan` releases it between links, and
     Lexbor builds its tree without the lock.
+
+    Pages of a registrable domain whose large pages took more than SHARE_OF_DOMAIN wait. domains:
+    those of the crawl; a single one waits for nobody.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, domains: HeldDomains) -> None:
+        self._clock = clock
+        self._domains = domains
+        self._free_s: dict[str, float] = {}  # until when domains wait, if that is not over
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._ends: set[asyncio.Timeout] = set()  # of the large pages that wait or are parsed
 
@@ -71,19 +85,38 @@ class PageParser:
 
         if len(body) <= LARGE_BYTES:
             return parse()
-        return await self.beside(parse_with_anchors)
+        return await self.beside(url, parse_with_anchors)
 
-    async def beside(self, work: Callable[[], T]) -> T:
+    async def beside(self, url: str, work: Callable[[], T]) -> T:
         """`work()` on a large page, beside the event loop, after that on those before it."""
+        domain = registrable_domain(host_of(url))
+        turn = self._turns.setdefault(domain, asyncio.Lock())
         end = asyncio.timeout(None)
         try:
             async with end:
                 self._ends.add(end)
-                async with self._large:
-                    return await in_daemon_thread(work)
+                async with turn:
+                    await self._wait(domain)
+                    async with self._large:
+                        return await self._timed(domain, work)
         except TimeoutError as error:
             if not end.expired():
                 raise
             raise ParsingBrokenOffError from error
         finally:
             self._ends.discard(end)
+
+    async def _wait(self, domain: str) -> None:
+        """Until the large pages of the domain have taken no more than their share."""
+        until_s = self._free_s.get(domain)
+        if until_s is not None and self._domains.several:
+            await self._clock.sleep_until(until_s)
+
+    async def _timed(self, domain: str, work: Callable[[], T]) -> T:
+        began_s = self._clock.monotonic()
+        try:
+            return await in_daemon_thread(work)
+        finally:
+            now_s = self._clock.monotonic()
+            self._free_s = {name: at_s for name, at_s in self._free_s.items() if at_s > now_s}
+            self._free_s[domain] = now_s + (now_s - began_s) * (1 / SHARE_OF_DOMAIN - 1)

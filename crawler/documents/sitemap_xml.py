@@ -64,6 +64,9 @@ _PARTS: Final = (
     _Part("<?", "?>", 65_536, "<?"),
     _DOCTYPE,
 )
+# Broken parts and tags that are read as text. Each takes as long as a tag, but a file of nothing
+# else has a million; after these many it is no XML, and the rest is ignored.
+BROKEN_PARTS: Final = 10_000
 _SUBSET_ENDS: Final = re.compile(r"\]\s*>")
 _OPENING_CHARS: Final = len("<![CDATA[")
 # Numeric references and the five predefined entities (XML 1.0, 4.1 and 4.6). Others are text, such
@@ -179,6 +182,7 @@ class XmlReader:
         self._sought: dict[str, int] = {}  # by end of a part: up to where it is not in `_held`
         self._base = ""
         self._open: _OpenEntry | None = None
+        self._broken = 0
 
     @property
     def problem(self) -> str | None:
@@ -229,8 +233,7 @@ class XmlReader:
             if part.start.startswith(opening) and not last:
                 return at
         else:
-            self._add_text("<")
-            return at + 1
+            return self._read_as_text(at)
         start, limit = at + len(part.start), at + part.chars_max
         end = self._find(text, part.end, start, limit)
         if end >= 0 and part is _DOCTYPE and text.find("[", start, end) >= 0:
@@ -241,11 +244,17 @@ class XmlReader:
         if end < 0:
             if not last and len(text) < limit:
                 return at
-            self._add_text("<")
-            return at + 1
+            return self._read_as_text(at)
         if part is _CDATA:
             self._add_text(text[start:end].replace("&", "&amp;"))
         return end + len(part.end)
+
+    def _read_as_text(self, at: int) -> int:
+        """Read a "<" that begins nothing as text. Returns its end."""
+        self._broken += 1
+        self.over = self.over or self._broken > BROKEN_PARTS
+        self._add_text("<")
+        return at + 1
 
     def _find(self, text: str, ends: str, start: int, limit: int) -> int:
         """Find the end of a part as `str.find` does, without searching any text twice."""
@@ -262,8 +271,7 @@ class XmlReader:
         if found is None:
             if not last and len(text) < limit and text.find("<", at + 1) < 0:
                 return at
-            self._add_text("<")
-            return at + 1
+            return self._read_as_text(at)
         closing, name, rest = found.groups()
         local = name.rpartition(":")[2].lower()
         if closing:

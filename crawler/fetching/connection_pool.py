@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import socket
 import weakref
 from collections import deque
@@ -20,13 +21,17 @@ from crawler.fetching.costly_parsing import SLICE_BYTES, CostlyParsing, is_costl
 from crawler.fetching.exchange import Exchange, LeaseExpiredError, current_exchange
 from crawler.fetching.guard import AddrInfo, socket_guard
 from crawler.fetching.request import NetworkError
-from crawler.fetching.tls_records import TlsRecords, tls_records
+from crawler.fetching.tls_records import TlsRecords, bound_reads, tls_records
 from policies.address import AddressRules
 from policies.retries import FailureCode
 
 # Content-Security-Policy values of over 8 KiB are common.
 FIELD_BYTES_MAX: Final = 64 * 1024
 FIELDS_MAX: Final = 256
+# Continuation lines of fields (RFC 9112, 5.2), obsolete since 2014. The parser copies a field for
+# each of its lines.
+FOLDS_MAX: Final = 256
+_FOLD: Final = re.compile(rb"\n[ \t]")
 # RFC 9110, 15.2 allows any number of 1xx answers before the final one.
 INTERIM_MAX: Final = 16
 # Of a chunked body: what is not body. Beside it, half as much as the body is allowed, which is
@@ -81,6 +86,7 @@ class PooledConnection(ResponseHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._connections.open.add(self)
+        bound_reads(transport)
         self._records = tls_records(transport)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else None
@@ -156,6 +162,8 @@ class PooledConnection(ResponseHandler):
                 self._exceed("the response header", exchange.limits.head_bytes_max)
                 return
             head = data[:end]
+            if _FOLD.search(head) and self._folds_too_often(head, exchange):
+                return
             exchange.ascii = exchange.ascii and head.isascii()
             super().data_received(head)
             data = data[end:]
@@ -165,11 +173,21 @@ class PooledConnection(ResponseHandler):
         if not exchange.waiting():
             self._receive_body(data, exchange)
             return
+        if _FOLD.search(data) and self._folds_too_often(data, exchange):
+            return
         exchange.ascii = exchange.ascii and data.isascii()
         super().data_received(data)
         exchange.arrived()
         if len(data) > head_left and exchange.waiting():
             self._exceed("the response header", exchange.limits.head_bytes_max)
+
+    def _folds_too_often(self, head: bytes, exchange: Exchange) -> bool:
+        """Lose the connection if this part of a header has too many folded fields."""
+        exchange.folds += len(_FOLD.findall(head))
+        if exchange.folds > FOLDS_MAX:
+            sentence = f"the response header has more than {FOLDS_MAX} continuation lines"
+            self._lose(LimitError(FailureCode.TOO_LARGE, sentence))
+        return exchange.folds > FOLDS_MAX
 
     def _receive_body(self, data: bytes, exchange: Exchange) -> None:
         if not (self._slices or (exchange.chunked and is_costly(data))):

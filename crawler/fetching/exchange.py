@@ -91,6 +91,7 @@ class Exchange:
     reused: bool = False  # whether its connection has served one before
     ascii: bool = True  # whether the header received so far is
     interims: int = 0  # interim (1xx) answers
+    folds: int = 0  # continuation lines of the header
     chunked: bool = False  # whether the body is
     received: int = 0  # bytes
     fed_bytes: int = 0  # of the body itself, when `parsed` was last called

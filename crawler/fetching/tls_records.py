@@ -1,4 +1,4 @@
-"""Notices TLS connections whose records are far too small.
+"""Notices TLS connections whose records are far too small, and bounds what one read costs.
 
 A record of one byte is 23 bytes on the wire and costs as much to decrypt as one of a kilobyte. The
 event loop decrypts before the protocol receives anything, so only the socket knows what arrived.
@@ -10,16 +10,21 @@ import asyncio
 import socket
 import struct
 import sys
+from asyncio.sslproto import SSLProtocol
 from typing import Any, Final
 
-# Bytes received that are not content. Beside it, three times the content is allowed: records of
-# more than 7 bytes are.
+# Bytes received that are not content. Beside it, as much as the content is allowed: records of more
+# than 22 bytes are.
 OVERHEAD_BYTES_MAX: Final = 64 * 1024
-_CONTENT_FACTOR: Final = 3
+_CONTENT_FACTOR: Final = 1
+# asyncio decrypts what one read of the socket brought without a pause, and reserves memory of its
+# `max_size`, 256 KB, for each record, which takes ten times as long as decrypting a small one.
+READ_BYTES: Final = 64 * 1024  # of one read: at most 3,000 records, a few milliseconds
+RECORD_BYTES: Final = 16 * 1024  # RFC 8446, 5.1: no record has more content
 # The socket is not asked about the first reads, which are all of most answers, nor about those that
-# bring as much as that: one read brings at most 256 KB.
+# bring mostly content.
 READS_UNASKED: Final = 2
-FULL_BYTES: Final = 64 * 1024
+FULL_BYTES: Final = READ_BYTES // 2
 
 # struct tcp_info of Linux: tcpi_bytes_received, since 4.1.
 _INFO_BYTES: Final = 136
@@ -60,6 +65,16 @@ class TlsRecords:
         received: int = _RECEIVED.unpack(info)[0]
         waiting: int = _UNREAD.unpack(unread)[0]
         return received - waiting
+
+
+def bound_reads(transport: asyncio.BaseTransport) -> None:
+    """Bound what asyncio decrypts at a time, if the connection is encrypted by it. (uvloop has
+    buffers of its own.)"""
+    protocol = getattr(transport, "_ssl_protocol", None)
+    if isinstance(protocol, SSLProtocol):
+        protocol.max_size = RECORD_BYTES  # type: ignore[misc]
+        protocol._ssl_buffer = bytearray(READ_BYTES)  # type: ignore[attr-defined]  # noqa: SLF001
+        protocol._ssl_buffer_view = memoryview(protocol._ssl_buffer)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def tls_records(transport: asyncio.BaseTransport) -> TlsRecords | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from crawler.held_domains import HeldDomains
+
 # Permits granted in one pass of the event loop, between two looks at the network, to hosts that
 # have a delay. Granted all together, hosts that come together would be contacted together, then all
 # answers be read, and so on: each waits for all others at each step. A few at a time go through all
@@ -14,36 +16,91 @@ PASS_MAX: Final = 8
 # small passes take more of it (at 8 a page 7 % more CPU, at 64 none).
 PASS_BEHIND_MAX: Final = 64
 BEHIND_S: Final = 0.02
+# Every request needs several passes of the event loop, so long passes slow down all hosts. While
+# they are longer than this, domains with several hosts get fewer and fewer permits, one by one
+# again afterwards.
+PASS_LONG_S: Final = 0.01
+OPEN_OF_DOMAIN_MIN: Final = 4
+# Of what may wait to be parsed, for one domain.
+UNPARSED_OF_DOMAIN: Final = 0.25
 
 
 class GrantLimits:
-    """Open permits over all hosts, and permits granted in this pass of the event loop."""
+    """Open permits over all hosts, and permits granted in this pass of the event loop.
+
+    Of the open permits a registrable domain has as many as are left for others, at most: one with
+    thousands of hosts, silent or busy, uses neither all permits nor all of the event loop's time.
+    (Choudhury and Hahne, 1998: dynamic queue length thresholds.) This holds while there are hosts
+    of other domains.
+    """
 
     def __init__(self, open_max: int) -> None:
+        self.domains = HeldDomains()
         self._open_max = open_max
         self._open_max_now = open_max  # smaller for a while after sockets ran out
         self.open = 0
+        self._open_of: dict[str, int] = {}  # by domain
+        self._unparsed_of: dict[str, float] = {}  # by domain, as a share of what may be
+        self._of_domain_max = float(open_max)
         self._passed = 0
+        self._pass_began_s = 0.0
         self._pass_max = PASS_MAX
 
     @property
     def allow(self) -> bool:
         return self.open < self._open_max_now and self._passed < self._pass_max
 
-    def count_in_pass(self, late_s: float) -> bool:
+    def begin(self, domain: str) -> None:
+        """A permit of the domain is open."""
+        self.open += 1
+        self._open_of[domain] = self._open_of.get(domain, 0) + 1
+
+    def end(self, domain: str) -> None:
+        self.open -= 1
+        if (left := self._open_of.pop(domain) - 1) > 0:
+            self._open_of[domain] = left
+
+    def allow_domain(self, domain: str) -> bool:
+        """Whether one more permit leaves enough for other domains."""
+        if not self.domains.may_crowd(domain):
+            return True
+        if self._unparsed_of.get(domain, 0.0) > UNPARSED_OF_DOMAIN:
+            return False
+        of_domain = self._open_of.get(domain)
+        return of_domain is None or of_domain < min(
+            self._open_max_now - self.open, self._of_domain_max
+        )
+
+    def count_unparsed(self, domain: str, share: float) -> None:
+        """A page of the domain waits to be parsed; negative: it no longer does."""
+        now = self._unparsed_of.get(domain, 0.0) + share
+        if now > 1e-9:
+            self._unparsed_of[domain] = now
+        else:
+            self._unparsed_of.pop(domain, None)
+
+    def count_in_pass(self, late_s: float, now_s: float) -> bool:
         """One more in this pass. True: the first, which has waited longest and shows by how much we
         are late."""
         first = self._passed == 0
-        if first and late_s > BEHIND_S:
-            self._pass_max = PASS_BEHIND_MAX
+        if first:
+            self._pass_began_s = now_s
+            if late_s > BEHIND_S:
+                self._pass_max = PASS_BEHIND_MAX
         self._passed += 1
         return first
 
-    def next_pass(self) -> None:
+    def next_pass(self, now_s: float) -> None:
+        """The pass is over in which permits were granted last."""
         self._passed, self._pass_max = 0, PASS_MAX
+        if now_s - self._pass_began_s > PASS_LONG_S:
+            self._of_domain_max = max(OPEN_OF_DOMAIN_MIN, 0.9 * self._of_domain_max)
+        else:
+            self._of_domain_max = min(self._open_max, self._of_domain_max + 1)
 
     def set(self, open_max: int) -> None:
         self._open_max = self._open_max_now = open_max
+        self._of_domain_max = float(open_max)
 
     @property
     def squeezed(self) -> bool:

@@ -15,7 +15,7 @@ from policies.holds import HoldReason
 from policies.pacing import PacingRules
 from policies.retries import FailureCode, retry_delay_s
 from policies.scope import Skip
-from policies.url import host_of, origin_of
+from policies.url import host_of, origin_of, registrable_domain
 from storage.store import Contact, HostUpdate, Lease, Queued
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class HostQueue:
         "callers",
         "closed",
         "contacts_new",
+        "domain",
         "epoch",
         "excused",
         "failed_in_row",
@@ -92,6 +93,7 @@ class HostQueue:
         self.epoch = lease.epoch
         self.pace = Pace(lease, rules, now_s=now_s)
         self.seat = 0  # the workbench's mark
+        self.domain = registrable_domain(lease.slot)  # whose hosts share what it may use
         self.in_line = False  # ready, and waiting for a worker
         self.gone = False  # no longer held
         self.lease_lost = False  # another worker may hold it: nothing more is recorded of it

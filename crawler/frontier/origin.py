@@ -29,6 +29,7 @@ class Origin:
     __slots__ = (
         "access",
         "busy",
+        "domain",
         "fault",
         "host",
         "in_flight",
@@ -60,6 +61,7 @@ class Origin:
         in_flight: RobotsInFlight,
     ) -> None:
         self.name = name
+        self.domain = ""  # the registrable one, once it is needed
         self.in_flight = in_flight
         self.host = host
         self.access = known

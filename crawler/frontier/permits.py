@@ -85,6 +85,7 @@ class Permits:
 
     def hold(self, host: HostQueue) -> None:
         self._hosts[host.slot] = host
+        self.limits.domains.add(host.domain)
         self.consider(host)
 
     def drop(self, host: HostQueue) -> None:
@@ -92,7 +93,8 @@ class Permits:
         host.gone = True
         host.alarms.clear()
         self._bench.remove(host)
-        self._hosts.pop(host.slot, None)
+        if self._hosts.pop(host.slot, None) is not None:
+            self.limits.domains.remove(host.domain)
         self._turn_away(host, f"{host.slot} is no longer held")
 
     # ------------------------------------------------------------ asking
@@ -210,19 +212,21 @@ class Permits:
         No permits for pages are granted while more than UNPARSED_BYTES_MAX wait, or for its own
         host while a large one does.
         """
+        stopped = self._too_much_unparsed
+        bytes_max = LARGE_UNPARSED_BYTES_MAX if large else UNPARSED_BYTES_MAX
+        self.limits.count_unparsed(host.domain, size_bytes / bytes_max)
         if large:
             self._large_unparsed_bytes += size_bytes
             host.large_unparsed += 1 if size_bytes > 0 else -1
         else:
             self._unparsed_bytes += size_bytes
-        stopped = self._too_much_unparsed
         self._too_much_unparsed = (
             self._unparsed_bytes > UNPARSED_BYTES_MAX
             or self._large_unparsed_bytes > LARGE_UNPARSED_BYTES_MAX
         )
         if large:
             self.consider(host)
-        if stopped and not self._too_much_unparsed:
+        if (stopped or size_bytes < 0) and self._workers and not self._too_much_unparsed:
             self._pump()
 
     def close(self) -> None:
@@ -270,7 +274,7 @@ class Permits:
         self._over(permit)
 
     def _over(self, permit: Permit) -> None:
-        self.limits.open -= 1
+        self.limits.end(permit.host.domain)
         if self._closed and not self.limits.open:
             self._commands.put_once(LOOK_FOR_WORK)  # the end of the crawl waits for it
         if clock := permit.address_clock:
@@ -370,14 +374,14 @@ class Permits:
 
     def next_pass(self) -> None:
         """The event loop has looked at the network since the last permit was granted."""
-        self.limits.next_pass()
+        self.limits.next_pass(self._clock.monotonic())
         self._pump()
 
     def _grant(self, host: HostQueue, at_s: float, now_s: float) -> Permit | None:
         """None: a session in another thread has just begun to contact the host."""
         if not self._sharer.begin(host.slot, now_s, host.pace.rest.delay_s):
             return None
-        self.limits.open += 1
+        self.limits.begin(host.domain)
         clock = host.address_clock
         if clock:
             clock.busy = True
@@ -391,7 +395,7 @@ class Permits:
         if host.pace.rest.delay_s:  # else nothing is ever late
             # A host that has not been contacted yet does not show that we are late.
             late_s = 0.0 if permit.follows_s == NEVER else now_s - permit.could_s
-            if self.limits.count_in_pass(late_s):
+            if self.limits.count_in_pass(late_s, now_s):
                 self._commands.put_once(NEXT_PASS)
         return permit
 
@@ -412,8 +416,7 @@ class Permits:
         now_s = self._clock.monotonic()
         if not self.pages_open or self.stops.closed or self._too_much_unparsed or self._buffer.full:
             return None
-        while self._ready and self._may_give:
-            host = self._ready.pop()
+        while self._may_give and (host := self._ready.pop(self.limits.allow_domain)):
             if host.prefetched and (at_s := self._ready_since(host, now_s)) is not None:
                 permit = self._grant(host, at_s, now_s)
                 if permit is not None:
@@ -425,29 +428,38 @@ class Permits:
         return None
 
     def _pump(self) -> None:
-        """Serve tickets, as far as hosts are ready and the limit allows."""
+        """Serve tickets, as far as hosts are ready and the limit allows.
+
+        All ready hosts with pages are put in line: in which order they are served is decided
+        there, and not by which was ready first.
+        """
         if self._closed or self.stops.closed:
             return
-        while self._workers and (permit := self._from_line()):
-            self._serve(permit)
         now_s = self._clock.monotonic()
-        while self._may_give and (host := self._bench.take(now_s)):
+        kept: list[tuple[HostQueue, float]] = []
+        while host := self._bench.take(now_s):
             if (at_s := self._ready_since(host, now_s)) is None:
                 continue
-            if host.yields and self._serve_page_first(host):
-                continue
-            if self._serve_ticket(host, at_s, now_s):
-                continue
+            if host.tickets:
+                if not self._may_give:
+                    kept.append((host, at_s))
+                    continue
+                if host.yields and self._serve_page_first(host):
+                    continue
+                if self._serve_ticket(host, at_s, now_s):
+                    continue
             if host.prefetched and not host.in_line:
                 self._ready.append(host)
-                if self._workers and (permit := self._from_line()):
-                    self._serve(permit)
+        for host, at_s in kept:
+            self._bench.put(host, at_s)
+        while self._workers and (permit := self._from_line()):
+            self._serve(permit)
         self._arm()
 
     def _serve_page_first(self, host: HostQueue) -> bool:
         """Grant a permit for a page of this host, before its tickets. False: it has no page, or no
         worker waits."""
-        if not (host.tickets and host.prefetched and self._workers):
+        if not (host.prefetched and self._workers):
             return False
         self._ready.put_first(host)
         if (permit := self._from_line()) is None:

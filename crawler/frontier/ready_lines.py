@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import TypeAlias
 
 from crawler.frontier.host_queue import HostQueue
+
+_Line: TypeAlias = OrderedDict[str, deque[HostQueue]]  # by domain, in the order of their turns
 
 
 class ReadyLines:
     """Two lines that take turns, however long each is: hosts whose URLs cost a request when they
-    were last judged, and hosts whose URLs cost none, because all were blocked."""
+    were last judged, and hosts whose URLs cost none, because all were blocked. In each, registrable
+    domains take turns: one with thousands of hosts does not hold up one with a single host."""
 
     def __init__(self) -> None:
-        self._requesting: deque[HostQueue] = deque()
-        self._judging: deque[HostQueue] = deque()
+        self._requesting: _Line = OrderedDict()
+        self._judging: _Line = OrderedDict()
         self._judging_next = False
 
     def __bool__(self) -> bool:
@@ -21,20 +26,36 @@ class ReadyLines:
 
     def append(self, host: HostQueue) -> None:
         host.in_line = True
-        (self._judging if host.costs_nothing else self._requesting).append(host)
+        line = self._judging if host.costs_nothing else self._requesting
+        if host.domain in line:
+            line[host.domain].append(host)
+        else:
+            line[host.domain] = deque((host,))
 
     def put_first(self, host: HostQueue) -> None:
-        if host.in_line and host in self._judging:
-            self._judging.remove(host)
-        elif host.in_line:
-            self._requesting.remove(host)
+        if host.in_line:
+            for line in (self._judging, self._requesting):
+                hosts = line.get(host.domain)
+                if hosts is not None and host in hosts:
+                    hosts.remove(host)
+                    if not hosts:
+                        del line[host.domain]
         host.in_line = True
-        self._requesting.appendleft(host)
+        self._requesting.setdefault(host.domain, deque()).appendleft(host)
+        self._requesting.move_to_end(host.domain, last=False)
 
-    def pop(self) -> HostQueue:
-        """The next host; there must be one."""
+    def pop(self, may_be_served: Callable[[str], bool]) -> HostQueue | None:
+        """The next host of a domain that may be served; None if there is none."""
         self._judging_next = not self._judging_next
-        line = self._judging if self._judging_next else self._requesting
-        host = (line or self._requesting or self._judging).popleft()
-        host.in_line = False
-        return host
+        lines = (self._judging, self._requesting)
+        for line in lines if self._judging_next else reversed(lines):
+            for domain, hosts in line.items():
+                if may_be_served(domain):
+                    host = hosts.popleft()
+                    if hosts:
+                        line.move_to_end(domain)
+                    else:
+                        del line[domain]
+                    host.in_line = False
+                    return host
+        return None

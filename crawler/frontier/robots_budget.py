@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Requests for robots.txt in flight, as a share of the permits of a crawl: slow answers must not use
 # all of them. And of one domain.
 FETCHES_SHARE: Final = 0.25
-FETCHES_OF_DOMAIN_MAX: Final = 16
+FETCHES_OF_DOMAIN_MAX: Final = 4
 FETCH_AGAIN_S: Final = 1.0  # one more of those that wait may try, if others do not begin
 # Large files in memory that are not parsed, or not yet: 16 of 500 KiB, 4 of them of one domain.
 UNPARSED_BYTES_MAX: Final = 16 * BYTES_MAX
@@ -96,8 +96,8 @@ class RobotsBudget:
         """Whether no page is requested any more, so that no file is needed."""
         self.waiting = 0
         """How many tasks wait here."""
-        self._fetched: dict[Origin, str] = {}  # in flight -> the domain
-        self._fetched_of_domain: Counter[str] = Counter()
+        self._fetched: set[Origin] = set()  # they are in flight
+        self._fetched_of: Counter[str] = Counter()  # by domain
         self._crowd: FairQueue[Origin] = FairQueue()
         self._places: dict[Origin, _Place] = {}
         self._seekers: FairQueue[Origin] = FairQueue()
@@ -112,28 +112,29 @@ class RobotsBudget:
     # ------------------------------------------------------------ fetches
 
     def begin_fetch(self, origin: Origin) -> bool:
-        """Begin a request for the origin's file, unless too many are in flight."""
+        """Begin a request for the origin's file, unless too many are in flight. None begins
+        while no page is requested: what was broken off at the end of a run is not done again."""
         domain = domain_of(origin)
-        if not self._may_fetch(domain):
+        if self.idle() or not self._may_fetch(domain):
             return False
-        self._fetched[origin] = domain
-        self._fetched_of_domain[domain] += 1
+        if origin not in self._fetched:
+            self._fetched.add(origin)
+            self._fetched_of[domain] += 1
         return True
 
     def _may_fetch(self, domain: str) -> bool:
         most = max(FETCHES_OF_DOMAIN_MAX, FETCHES_SHARE * self._config.config.crawl.concurrency)
-        if len(self._fetched) < min(FETCHES_OF_DOMAIN_MAX, most):
-            return True
-        of_domain = self._fetched_of_domain[domain]
-        return len(self._fetched) < most and of_domain < FETCHES_OF_DOMAIN_MAX
+        return len(self._fetched) < most and self._fetched_of[domain] < FETCHES_OF_DOMAIN_MAX
 
     def end_fetch(self, origin: Origin) -> None:
         """The request has ended, if one was begun."""
-        if (domain := self._fetched.pop(origin, None)) is None:
+        if origin not in self._fetched:
             return
-        self._fetched_of_domain[domain] -= 1
-        if not self._fetched_of_domain[domain]:
-            del self._fetched_of_domain[domain]
+        self._fetched.remove(origin)
+        domain = domain_of(origin)
+        self._fetched_of[domain] -= 1
+        if not self._fetched_of[domain]:
+            del self._fetched_of[domain]
         self._next_fetch()
 
     @property
@@ -367,4 +368,6 @@ def _never() -> bool:
 
 def domain_of(origin: Origin) -> str:
     """The registrable domain of an origin, whose hosts share what it may use."""
-    return registrable_domain(host_of(origin.name + "/"))
+    if not origin.domain:
+        origin.domain = registrable_domain(host_of(origin.name + "/"))
+    return origin.domain

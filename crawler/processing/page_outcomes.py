@@ -60,7 +60,7 @@ class PageOutcomes:
         self._seen = seen
         self._schedule = schedule
         self._sitemaps = sitemaps
-        self._pages = PageParser()
+        self._pages = PageParser(crawl.clock, crawl.frontier.permits.limits.domains)
 
     def break_off(self) -> None:
         """Wait for no large page: `read` raises ParsingBrokenOffError."""

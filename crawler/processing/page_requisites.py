@@ -78,7 +78,7 @@ async def needed(
         )
     else:
         return None
-    found = look() if len(answer.body) <= LARGE_BYTES else await pages.beside(look)
+    found = look() if len(answer.body) <= LARGE_BYTES else await pages.beside(queued.url, look)
     if found is None:
         return None
     return Needed({url: _rel(url, role) for url, role in found.roles.items()}, found.whole)

@@ -61,7 +61,7 @@ class Worker:
         self._requisite_body = PageBody(crawl, requisite=True)
         self._no_body = NoBody()
         self._outcomes = PageOutcomes(crawl, seen, schedule, sitemaps)
-        self._parse_queue = ParseQueue()
+        self._parse_queue = ParseQueue(crawl.clock, crawl.frontier.permits.limits.domains)
         self.unread = 0  # pages fetched whose outcome is not recorded yet
 
     def break_off(self) -> None:
@@ -320,7 +320,7 @@ class Worker:
             try:
                 if size:
                     self._frontier.page_waits()
-                    await self._parse_queue.turn()
+                    await self._parse_queue.turn(host.domain)
                 name = host.name_of(queued.url)
                 outcome, read, usage = await self._outcomes.read(
                     host, name, queued, answer, admitted

@@ -25,6 +25,8 @@ Pieces = Iterator[bytes | float]
 HTML: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 CHUNKED: Final = b"Transfer-Encoding: chunked\r\n\r\n"
 LINKS: Final = 200
+PORT: Final = b"PORT0"  # the server replaces it with its own, which has five digits
+_counter = itertools.count(1)
 WORD: Final = b"<p>normal words of a normal page, with <a href=/page/1>one link</a></p>\n"
 
 
@@ -42,7 +44,7 @@ class Attack:
 
     hosts: how many of one registrable domain answer so; apart: each has its own. record_bytes: each
     byte string is sent in TLS records of this size. segmented: each byte string in a TCP segment of
-    its own.
+    its own. deaf: no TLS handshake is answered. follow: the crawl's scope.
     """
 
     pieces: Callable[[str], Pieces]
@@ -51,6 +53,8 @@ class Attack:
     apart: bool = False
     record_bytes: int = 0
     segmented: bool = False
+    deaf: bool = False
+    follow: str = "host"
 
     @property
     def tls(self) -> bool:
@@ -231,6 +235,71 @@ def robots(pieces: Callable[[str], Pieces], *, hosts: int = 400, apart: bool = F
     return Attack(pieces=pieces, target=Target.ROBOTS, hosts=hosts, apart=apart)
 
 
+def subdomains(_: str) -> Pieces:
+    first = 1_000 * next(_counter)
+    links = (b"<a href=http://n%d.hostile.test:%s/>x</a>" % (first + n, PORT) for n in range(1_000))
+    yield sized(b"".join(links))
+
+
+def elsewhere(_: str) -> Pieces:
+    """A redirect to another new host of the domain."""
+    host = b"Location: http://n%d.hostile.test:%s/\r\n" % (next(_counter), PORT)
+    yield sized(b"", host, b"HTTP/1.1 302 Found\r\n")
+
+
+def to_long_locations(_: str) -> Pieces:
+    location = b"Location: /%d%s\r\n" % (next(_counter), b"l" * 60_000)
+    yield sized(b"", location, b"HTTP/1.1 302 Found\r\n")
+
+
+def link_fields(_: str) -> Pieces:
+    link = b", ".join(b"</l/%d>; rel=next" % n for n in range(2_500))
+    yield sized(b"x", (b"Link: " + link + b"\r\n") * 4)
+
+
+def robots_tags(_: str) -> Pieces:
+    rules = b", ".join(b"bot%d: noindex, max-snippet: %d" % (n, n) for n in range(1_500))
+    yield sized(b"x", (b"X-Robots-Tag: " + rules + b"\r\n") * 4)
+
+
+def refresh(_: str) -> Pieces:
+    number = next(_counter)
+    yield sized(b"<meta http-equiv=refresh content='0; url=/r/%d'>" % number * 20_000)
+
+
+def zeros(coding: str) -> Attack:
+    def make() -> bytes:
+        body = b"<p>" + b" " * 2_000_000_000 if coding == "zstd" else b"<p>" + b" " * 200_000_000
+        return {"gzip": gzip.compress, "br": brotli.compress, "zstd": _zstd}[coding](body)
+
+    return coded(coding.encode(), make)
+
+
+def _zstd(body: bytes) -> bytes:
+    from backports import zstd
+
+    return zstd.compress(body)
+
+
+def sitemap_index(_: str) -> Pieces:
+    first = 50_000 * next(_counter)
+    maps = (
+        b"<sitemap><loc>http://h0.hostile.test:%s/sitemap/%d.xml</loc></sitemap>"
+        % (PORT, first + n)
+        for n in range(50_000)
+    )
+    yield sized(
+        b'<sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">%s</sitemapindex>'
+        % b"".join(maps),
+        kind=b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\n",
+    )
+
+
+def charset(name: bytes, body: bytes) -> Attack:
+    kind = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=%s\r\n" % name
+    return Attack(pieces=lambda _: iter([sized(body, kind=kind)]))
+
+
 def noise(_: str) -> Pieces:
     yield sized(random.Random(1).randbytes(5_000_000))
 
@@ -307,4 +376,25 @@ ATTACKS: Final[dict[str, Attack]] = {
     "robots-sitemaps": robots(unlike("sitemaps")),
     "robots-noise": robots(unlike("noise")),
     "robots-small": robots(unlike("small"), hosts=1_000),
+    "hosts-1000": Attack(pieces=page, hosts=1_000),
+    "hosts-silent": Attack(pieces=silence, hosts=1_000),
+    "hosts-slow": Attack(pieces=slow_body, hosts=1_000),
+    "robots-silent": robots(silence, hosts=1_000),
+    "handshakes": Attack(pieces=silence, hosts=64, deaf=True),
+    "handshakes-1000": Attack(pieces=silence, hosts=1_000, deaf=True),
+    "subdomains": Attack(pieces=subdomains, follow="domain"),
+    "elsewhere": Attack(pieces=elsewhere, hosts=64, follow="domain"),
+    "locations-long": Attack(pieces=to_long_locations, hosts=64),
+    "link-fields": Attack(pieces=link_fields, hosts=16),
+    "robots-tags": Attack(pieces=robots_tags, hosts=16),
+    "refresh": Attack(pieces=refresh, hosts=16),
+    "zeros-gzip": zeros("gzip"),
+    "zeros-br": zeros("br"),
+    "zeros-zstd": zeros("zstd"),
+    "html-comment": costly(b"<!--", 1_100_000),
+    "html-small": Attack(pieces=lambda _: iter([sized(b"<a href=/z>" * 20_000)]), hosts=64),
+    "html-text": Attack(pieces=lambda _: iter([sized(b"words " * 1_500_000)]), hosts=64),
+    "sitemap-index": Attack(pieces=sitemap_index, target=Target.SITEMAP),
+    "charset-hz": charset(b"hz-gb-2312", b"~{<:Ky2;" * 600_000),
+    "charset-2022": charset(b"iso-2022-kr", b"\x0e0!\x0f" * 1_200_000),
 }  # fmt: skip

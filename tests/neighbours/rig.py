@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,8 @@ DELAY_S: Final = 0.1
 CRAWL_S: Final = 6.0
 TIMEOUT_S: Final = 4.0  # of one request
 ENDED_WITHIN_S: Final = 60.0
+# The hostile server must cost the crawler its work, not the processor that they share.
+NICE: Final = ("nice", "-n", "10")
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,9 @@ class _Web:
 
 
 @contextmanager
-def _web(*arguments: str) -> Iterator[_Web]:
+def _web(*arguments: str, nice: Sequence[str] = ()) -> Iterator[_Web]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.neighbours.server", *arguments],
+        [*nice, sys.executable, "-m", "tests.neighbours.server", *arguments],
         cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout is not None
@@ -103,18 +105,19 @@ def run(
     attack = ATTACKS[name]
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=folder))
     files = certificate(folder) if attack.tls else ()
-    with _web("none") as victim, _web(name, *files) as hostile:
+    with _web("none") as victim, _web(name, *files, nice=NICE) as hostile:
         config: dict[str, Any] = {
             "network": {"resolve": {"*.test": "127.0.0.1"}, "allow": ["127.0.0.0/8"]},
             "politeness": {"delay": DELAY_S, "latency_factor": 0},
             "fetch": {"timeout": TIMEOUT_S, **({"ca_file": files[0]} if files else {})},
             "crawl": {"max_time": CRAWL_S if stop_after_s is None else 600},
+            "scope": {"follow": attack.follow},
             "storage": {"url": f"sqlite:{folder / 'crawl.db'}"},
         }
         for section, keys in (sections or {}).items():
             config[section] = {**config.get(section, {}), **keys}
         (folder / "config.toml").write_text(to_toml(config))
-        scheme = "https" if attack.tls else "http"
+        scheme = "https" if attack.tls or attack.deaf else "http"
         seeds = [f"http://{VICTIM}:{victim.port}/"]
         name_of = "h.hostile{}.test" if attack.apart else "h{}.hostile.test"
         seeds += [f"{scheme}://{name_of.format(n)}:{hostile.port}/" for n in range(attack.hosts)]

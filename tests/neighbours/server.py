@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 
-from tests.neighbours.attacks import ATTACKS, Attack, Target, page, sized
+from tests.neighbours.attacks import ATTACKS, PORT, Attack, Target, page, sized
 
 
 class Web:
@@ -40,6 +40,9 @@ class Web:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._context is not None:
                 connection = self._context.wrap_socket(connection, server_side=True)
+            if self._attack.deaf:
+                while connection.recv(65_536):
+                    pass
             received = b""
             while data := connection.recv(65_536):
                 received += data
@@ -79,7 +82,10 @@ class Web:
         return self._attack is ATTACKS["none"] or self._attack is ATTACKS["garbage-after"]
 
     def _send(self, connection: socket.socket, path: str) -> None:
+        port = b"%d" % connection.getsockname()[1]
         for piece in self._attack.pieces(path):
+            if isinstance(piece, bytes) and PORT in piece:
+                piece = piece.replace(PORT, port)
             if isinstance(piece, float):
                 connection.settimeout(piece)
                 with contextlib.suppress(TimeoutError):

@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from crawler.clock import RealClock
 from crawler.documents import page, page_parser
-from crawler.documents.page_parser import LARGE_BYTES, PageParser, ParsingBrokenOffError
+from crawler.documents.page_parser import (
+    LARGE_BYTES,
+    SHARE_OF_DOMAIN,
+    PageParser,
+    ParsingBrokenOffError,
+)
 from crawler.fetching.request import Headers
+from crawler.held_domains import HeldDomains
 from crawler.processing import page_outcomes
-from crawler.testing import html, not_found
+from crawler.testing import JumpClock, html, not_found
 
 if TYPE_CHECKING:
     from tests.conftest import World
@@ -50,10 +58,21 @@ class Spy:
             self.at_once -= 1
 
 
+def held(domains: Sequence[str]) -> HeldDomains:
+    found = HeldDomains()
+    for domain in domains:
+        found.add(domain)
+    return found
+
+
+def page_parser_of() -> PageParser:
+    return PageParser(RealClock(), held(["a.test"]))
+
+
 @pytest.mark.parametrize("head", ["<ul>", "<TABLE><TR>"], ids=["rows", "tree"])
 async def test_a_large_page_says_the_same(head: str) -> None:
     body = page_of(LARGE_BYTES + 20_000, head=head)
-    read = await PageParser().parse(URL, HEADERS, body, tokens=TOKENS)
+    read = await page_parser_of().parse(URL, HEADERS, body, tokens=TOKENS)
     assert len(read.links) > 3_000
     assert read.links == page.parse_page(URL, HEADERS, body, tokens=TOKENS).links
 
@@ -62,7 +81,7 @@ async def test_only_large_pages_leave_the_loop_and_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spy = Spy(monkeypatch)
-    reader = PageParser()
+    reader = page_parser_of()
     await reader.parse(URL, HEADERS, page_of(LARGE_BYTES // 2), tokens=TOKENS)
     assert spy.threads == [threading.get_ident()]
     large = page_of(LARGE_BYTES * 2)
@@ -72,7 +91,7 @@ async def test_only_large_pages_leave_the_loop_and_one_at_a_time(
 
 
 async def test_a_cancelled_reader_lets_the_next_one_in() -> None:
-    reader = PageParser()
+    reader = page_parser_of()
     large = page_of(LARGE_BYTES * 2)
     first = asyncio.ensure_future(reader.parse(URL, HEADERS, large, tokens=TOKENS))
     await asyncio.sleep(0)
@@ -83,7 +102,7 @@ async def test_a_cancelled_reader_lets_the_next_one_in() -> None:
 
 
 async def test_nobody_waits_for_large_pages_that_are_broken_off() -> None:
-    reader, go_on = PageParser(), threading.Event()
+    reader, go_on = page_parser_of(), threading.Event()
     loop, began = asyncio.get_running_loop(), asyncio.Event()
     ran: list[threading.Thread] = []
 
@@ -92,7 +111,7 @@ async def test_nobody_waits_for_large_pages_that_are_broken_off() -> None:
         loop.call_soon_threadsafe(began.set)
         go_on.wait(60)
 
-    waiting = [asyncio.ensure_future(reader.beside(work)) for _ in range(3)]
+    waiting = [asyncio.ensure_future(reader.beside(URL, work)) for _ in range(3)]
     await began.wait()
     try:
         reader.break_off()
@@ -104,7 +123,7 @@ async def test_nobody_waits_for_large_pages_that_are_broken_off() -> None:
         assert ran[0].daemon  # nor does the end of the process
     finally:
         go_on.set()
-    assert await reader.beside(lambda: 1) == 1
+    assert await reader.beside(URL, lambda: 1) == 1
 
 
 async def _latest_s(reader: PageParser, body: bytes) -> float:
@@ -126,9 +145,9 @@ async def test_the_loop_is_not_late_for_a_large_page(
 ) -> None:
     """Beside the same page read on the loop, the best of a few: the machine may be busy."""
     body = page_of(2_500_000, head=head)
-    beside_s = [await _latest_s(PageParser(), body) for _ in range(4)]
+    beside_s = [await _latest_s(page_parser_of(), body) for _ in range(4)]
     monkeypatch.setattr(page_parser, "LARGE_BYTES", len(body))
-    on_loop_s = [await _latest_s(PageParser(), body) for _ in range(2)]
+    on_loop_s = [await _latest_s(page_parser_of(), body) for _ in range(2)]
     assert min(beside_s) < min(on_loop_s) / 2, (beside_s, on_loop_s)
 
 
@@ -146,3 +165,30 @@ async def test_a_crawl_follows_what_a_large_page_links(
     )
     assert crawled.urls("visited") == sorted([URL, *(f"{URL[:-1]}{path}" for path in paths)])
     assert any(thread != threading.get_ident() for thread in spy.threads)
+
+
+@pytest.mark.parametrize(("one_domain", "pauses"), [(False, 4), (True, 0)])
+async def test_large_pages_of_a_domain_have_a_share(
+    monkeypatch: pytest.MonkeyPatch, one_domain: bool, pauses: int
+) -> None:
+    """Of the time; those of another domain are parsed meanwhile."""
+    work_s = 0.3
+    async with JumpClock() as clock:
+        reader = PageParser(
+            clock, held(["trap.test"] if one_domain else ["trap.test", "victim.test"])
+        )
+
+        async def run(work: Callable[[], float]) -> float:
+            await clock.sleep_until(clock.monotonic() + work_s)
+            return work()
+
+        monkeypatch.setattr("crawler.documents.page_parser.in_daemon_thread", run)
+        began_s = clock.monotonic()
+        trap = [reader.beside(f"http://h{n}.trap.test/", clock.monotonic) for n in range(5)]
+        other = [reader.beside("http://v.victim.test/", clock.monotonic)]
+        *trap_s, other_s = await asyncio.gather(*trap, *other)
+        assert other_s - began_s <= 6 * work_s + 0.01
+        share_s = work_s * (1 / SHARE_OF_DOMAIN - 1)
+        assert trap_s[-1] - began_s == pytest.approx(
+            5 * work_s + pauses * share_s, abs=work_s + 0.01
+        )

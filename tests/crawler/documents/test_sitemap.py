@@ -415,3 +415,14 @@ def test_junk_at_any_place_costs_at_most_the_entry_it_is_in(
     found = locs(text.encode("utf-8", "surrogatepass"), step=step)
     whole = [f"http://a.test/{n}" for n in range(7) if n != number]
     assert [loc for loc in found if loc in whole] == whole
+
+
+@pytest.mark.parametrize("piece", [b"<!--", b"<![CDATA[", b"<?", b"<!x"])
+def test_a_file_of_broken_parts_is_not_read_to_its_end(piece: bytes) -> None:
+    parser = SitemapParser()
+    wanted = 0
+    for part in (b'<?xml version="1.0"?><urlset>', *[piece * 16_384] * 40):
+        for _entries in parser.feed(part):
+            pass
+        wanted += parser.wants_more
+    assert wanted < 10

@@ -228,6 +228,26 @@ async def test_too_many_header_fields(serve, fetcher):
     assert failure.error == "too-large: the response header has more than 256 fields"
 
 
+@pytest.mark.parametrize("line", [b" y\r\n", b"\t\r\n"])
+@pytest.mark.parametrize("piece", [1_000, 1])
+async def test_too_many_continuation_lines(serve, fetcher, line, piece):
+    """The parser copies the whole field for each."""
+
+    async def script(connection):
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\nX: y\r\n")
+        await connection.drip(line * piece, 0)
+
+    failure = await fail(fetcher, (await serve(script)).url())
+    assert failure.error == "too-large: the response header has more than 256 continuation lines"
+
+
+async def test_folded_fields_are_read(serve, fetcher):
+    folded = b"X: y" + b"\r\n y" * 200
+    server = await serve(b"HTTP/1.1 200 OK\r\n" + folded + b"\r\nContent-Length: 0\r\n\r\n")
+    assert (await answer(fetcher, server.url())).headers["X"].count("y") == 201
+
+
 async def test_endless_header(serve, fetcher):
     async def script(connection):
         await connection.request()

@@ -7,11 +7,12 @@ import socket
 import ssl
 import sys
 import threading
+from asyncio.sslproto import SSLProtocol
 
 import pytest
 
 from crawler.fetching.fetcher import Answer, Failure, Request
-from crawler.fetching.tls_records import OVERHEAD_BYTES_MAX
+from crawler.fetching.tls_records import OVERHEAD_BYTES_MAX, READ_BYTES, RECORD_BYTES
 from tests.crawler.fetching.test_fetcher_tls import Authority, opened
 from tests.crawler.fetching.test_fetcher_tls import authority as authority  # noqa: PLC0414
 
@@ -50,6 +51,23 @@ async def test_records_of_one_byte_have_a_bound(authority: Authority) -> None:
     assert isinstance(result, Failure), result
     assert result.code == "too-large"
     assert result.sentence.startswith("TLS records so small that ")
+
+
+async def test_a_read_decrypts_few_records(authority: Authority) -> None:
+    """And reserves no more memory for each than a record may have."""
+    made: list[SSLProtocol] = []
+    real = SSLProtocol.connection_made
+
+    def connection_made(self: SSLProtocol, transport: asyncio.BaseTransport) -> None:
+        made.append(self)
+        real(self, transport)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SSLProtocol, "connection_made", connection_made)
+        await _fetch(authority, b"x" * 1_000, 1_000)
+    (protocol,) = made
+    assert len(protocol.get_buffer(-1)) == READ_BYTES
+    assert protocol.max_size == RECORD_BYTES
 
 
 @pytest.mark.parametrize(("length", "size"), [(200_000, 40), (3_000_000, 16_384), (1_000, 1)])

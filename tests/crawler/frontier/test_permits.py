@@ -527,3 +527,29 @@ async def test_a_large_page_keeps_only_its_own_host_waiting(large: bool) -> None
         await clock.sleep_until(clock.monotonic() + 1)
         found = [task.result() for task in asked]
         assert {permit.host.slot for permit in found if permit} == {"first.test", "second.test"}
+
+
+async def test_a_domain_of_many_hosts_leaves_permits_and_turns_to_another() -> None:
+    """Its hosts were ready first, and their contacts take a hundred times as long."""
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=8)
+        crawlers = Crawlers(clock, driven, latency_s=100.0)
+        victim = make_host(clock, "v.victim.test", pages=50, rules=PacingRules(delay=1))
+        for n in range(100):
+            driven.permits.hold(make_host(clock, f"h{n}.trap.test", rules=PacingRules(delay=1)))
+        driven.permits.hold(victim)
+        workers = [asyncio.create_task(crawlers.work()) for _ in range(16)]
+        contact = crawlers.contact
+
+        async def quick(permit: Permit, status: int | None = 200) -> None:
+            crawlers.latency_s = 0.1 if permit.host is victim else 100.0
+            await contact(permit, status)
+
+        crawlers.contact = quick  # type: ignore[method-assign]
+        began_s = clock.monotonic()
+        await clock.sleep_until(began_s + 60)
+        assert not victim.prefetched
+        assert max(crawlers.gaps("v.victim.test")) < 1.2
+        driven.close()
+        await clock.sleep_until(began_s + 300)
+        await asyncio.gather(*workers)

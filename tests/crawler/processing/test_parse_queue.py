@@ -5,19 +5,28 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from crawler.clock import Clock, RealClock
 from crawler.documents import page
 from crawler.documents.page_parser import PageParser, ParsingBrokenOffError
-from crawler.processing.parse_queue import AT_ONCE_MAX, ParseQueue
-from crawler.testing import Reply, html, not_found
+from crawler.held_domains import HeldDomains
+from crawler.processing.parse_queue import AT_ONCE_MAX, LONG_S, ParseQueue
+from crawler.testing import JumpClock, Reply, html, not_found
 
 if TYPE_CHECKING:
-    import pytest
-
     from crawler.fetching.request import Headers, Request
     from storage.store import Outcome
     from tests.conftest import World
 
 HOSTS = 30
+
+
+def parse_queue(clock: Clock | None = None, *, one_domain: bool = False) -> ParseQueue:
+    domains = HeldDomains()
+    for domain in ["trap.test"] if one_domain else ["trap.test", "victim.test"]:
+        domains.add(domain)
+    return ParseQueue(clock or RealClock(), domains)
 
 
 class Passes:
@@ -36,11 +45,11 @@ class Passes:
 
 
 async def test_what_is_ready_to_run_runs_before() -> None:
-    first = ParseQueue()
+    first = parse_queue()
     done: list[str] = []
 
     async def compute(name: str) -> None:
-        await first.turn()
+        await first.turn("a.test")
         done.append(name)
 
     async with asyncio.TaskGroup() as group:
@@ -52,11 +61,11 @@ async def test_what_is_ready_to_run_runs_before() -> None:
 
 
 async def test_all_go_in_order_and_few_in_one_pass() -> None:
-    first, passes = ParseQueue(), Passes()
+    first, passes = parse_queue(), Passes()
     went: list[tuple[int, int]] = []
 
     async def compute(number: int) -> None:
-        await first.turn()
+        await first.turn("a.test")
         went.append((number, passes.number))
 
     async with asyncio.TaskGroup() as group:
@@ -69,19 +78,55 @@ async def test_all_go_in_order_and_few_in_one_pass() -> None:
 
 
 async def test_one_that_is_cancelled_holds_nobody_up() -> None:
-    first = ParseQueue()
-    waiting = [asyncio.create_task(first.turn()) for _ in range(4)]
+    first = parse_queue()
+    waiting = [asyncio.create_task(first.turn("a.test")) for _ in range(4)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     waiting[2].cancel()
     await asyncio.wait(waiting)
     assert [task.cancelled() for task in waiting] == [True, False, True, False]
-    await first.turn()
+    await first.turn("a.test")
+
+
+async def test_domains_take_turns() -> None:
+    queue = parse_queue()
+    went: list[str] = []
+
+    async def compute(domain: str) -> None:
+        await queue.turn(domain)
+        went.append(domain)
+
+    async with asyncio.TaskGroup() as group:
+        for domain in (*["trap.test"] * 100, "victim.test", "victim.test"):
+            group.create_task(compute(domain))
+    assert went.index("victim.test") <= 1
+    assert went[:4].count("victim.test") == 2
+
+
+@pytest.mark.parametrize("one_domain", [False, True])
+async def test_a_domain_whose_pages_take_long_leaves_half_of_the_time(one_domain: bool) -> None:
+    async with JumpClock() as clock:
+        queue = parse_queue(clock, one_domain=one_domain)
+        ended_s: list[float] = []
+
+        async def compute(domain: str, cost_s: float) -> None:
+            await queue.turn(domain)
+            clock._now_s += cost_s  # the event loop is busy
+            if domain == "trap.test":
+                ended_s.append(clock.monotonic())
+
+        began_s = clock.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(10):
+                group.create_task(compute("trap.test", 10 * LONG_S))
+            group.create_task(compute("victim.test", LONG_S / 10))
+        elapsed_s = ended_s[-1] - began_s
+        assert elapsed_s == pytest.approx((10 if one_domain else 19) * 10 * LONG_S, rel=0.1)
 
 
 async def test_all_that_wait_are_broken_off_and_later_ones_pass() -> None:
-    first = ParseQueue()
-    waiting = [asyncio.create_task(first.turn()) for _ in range(4)]
+    first = parse_queue()
+    waiting = [asyncio.create_task(first.turn("a.test")) for _ in range(4)]
     await asyncio.sleep(0)
     waiting[1].cancel()
     first.break_off()
@@ -89,7 +134,7 @@ async def test_all_that_wait_are_broken_off_and_later_ones_pass() -> None:
     assert [task.cancelled() for task in waiting] == [False, True, False, False]
     for task in (waiting[0], *waiting[2:]):
         assert isinstance(task.exception(), ParsingBrokenOffError)
-    await first.turn()
+    await first.turn("a.test")
 
 
 async def test_law_7_what_is_being_read_counts_until_it_is(

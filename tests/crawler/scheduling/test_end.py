@@ -595,3 +595,19 @@ async def test_silent_hosts_at_the_end_are_no_outage(world: World) -> None:
     seeds = [f"http://h{n}.test/" for n in range(64)]
     crawled = await world.crawl(answers, *seeds, crawl={"max_time": 20.0, "patience": DAY_S})
     assert crawled.elapsed_s < 30.0
+
+
+async def test_silent_robots_files_at_the_end_are_not_requested_again(world: World) -> None:
+    """Their requests are broken off once, and no others begin: none of the files is needed."""
+    begun: list[float] = []
+
+    def answers(request: Request) -> Reply:
+        begun.append(world.clock.monotonic())
+        return replace(not_found(), delay_s=600.0)
+
+    seeds = [f"http://h{n}.trap.test/" for n in range(64)]
+    limits = {"max_time": 20.0, "patience": DAY_S}
+    crawled = await world.crawl(answers, *seeds, crawl=limits, fetch={"timeout": 600.0})
+    assert begun
+    assert crawled.elapsed_s < 30.0
+    assert len(crawled.urls("queued")) == 64
