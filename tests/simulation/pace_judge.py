@@ -145,6 +145,7 @@ class PaceJudge:
         self._forgive(slot, contact)
         delay = self.delay(slot, contact.start_s)
         self._not_early(slot, contact, delay.low)
+        self._rested_after_kill(slot, contact, delay.low)
         self._not_while_paused(slot, contact)
         if self._judges_addresses:
             self._not_early_for_address(contact)
@@ -165,6 +166,22 @@ class PaceJudge:
         if slot.backoff.low > at_s + EDGE_S:
             self.problems.append(
                 f"early: {contact} {slot.backoff.low - at_s:.3f} s before its backoff ends"
+            )
+
+    def _rested_after_kill(self, slot: Slot, contact: Contact, delay_s: float) -> None:
+        """Law 6: a host that was being contacted when the program was killed cannot have been
+        released, and rests in full from the restart on."""
+        run = self._run_of(contact)
+        if run is None or not run.number or self.history.scenario.workers > 1:
+            return
+        before = self.history.runs[run.number - 1]
+        last = slot.contacts[-1] if slot.contacts else None
+        if before.end != "kill" or last is None or last.start_s >= before.to_s:
+            return
+        rested_s = contact.start_s - run.from_s
+        if last.end_s >= before.to_s - EDGE_S and rested_s < delay_s - EDGE_S:
+            self.problems.append(
+                f"early: {contact} {rested_s:.3f} s after a restart, of {delay_s:g} s"
             )
 
     def _gap_is_excused(self, before: Contact, contact: Contact) -> bool:

@@ -318,7 +318,7 @@ def _runs(draw: random.Random, scenario: Scenario, theme: str) -> list[RunPlan]:
         if run.end == "kill" and draw.random() < 0.7:
             run.at_call, run.after = draw.choice([2, 5, 9, 15, 30, 60]), draw.random() < 0.5
             run.at_s = 5000.0
-        run.then_s = draw.choice([0.0, 0.0, 1.0, 60.0, 4000.0, DAY_S])
+        run.then_s = draw.choice([0.0, 0.0, 0.2, 1.0, 4000.0, DAY_S])
         run.step_s = draw.choice([0.0] * 6 + [-30.0, 30.0, -30 * DAY_S, 3600.0])
     if scenario.forever:
         shared = scenario.engine == "shared"
