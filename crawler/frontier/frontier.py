@@ -267,7 +267,7 @@ class Frontier:
 
     def committed(self, taken: CommitBatch, completed: Completed) -> None:
         """Apply a commit: outcomes are stored, and requested URLs have arrived."""
-        unasked: set[HostQueue] = set()
+        unasked: dict[HostQueue, None] = {}
         progress = False
         for outcome in taken.outcomes:
             host = self.permits.get(outcome.slot)
@@ -277,7 +277,7 @@ class Frontier:
                     outcome.slot not in completed.prefetched and _is_planned(outcome)
                 )
                 if again and not host.prefetched:
-                    unasked.add(host)
+                    unasked[host] = None
             progress = progresses(outcome, host) or progress
         if completed.stale:
             self._lose_stale(taken.batch.hosts, completed.stale)

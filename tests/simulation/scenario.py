@@ -156,9 +156,9 @@ def _sections(draw: random.Random, names: list[str], theme: str) -> Sections:
         sections["robots"]["unreachable"] = draw.choice(["open", "closed"])
     if theme == "windows":
         hour = draw.randrange(24)
-        sections["politeness"]["visit_window"] = (
-            f"{hour:02}:00-{(hour + draw.randint(1, 9)) % 24:02}:30"
-        )
+        window = f"{hour:02}:00-{(hour + draw.randint(1, 9)) % 24:02}:30"
+        if hour % 3:  # else the windows are those of robots.txt
+            sections["politeness"]["visit_window"] = window
     if theme == "revisits":
         sections["revisit"] = {
             "mode": draw.choice(["fixed", "adaptive"]),
