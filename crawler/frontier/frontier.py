@@ -45,10 +45,14 @@ from storage.store import (
     HostClock,
     HostUpdate,
     Lease,
+    Outcome,
     Prefetched,
     Retry,
+    Revisited,
+    SitemapRead,
     Store,
     StoreError,
+    Visited,
 )
 
 if TYPE_CHECKING:
@@ -263,14 +267,17 @@ class Frontier:
 
     def committed(self, taken: CommitBatch, completed: Completed) -> None:
         """Apply a commit: outcomes are stored, and requested URLs have arrived."""
-        retried: set[HostQueue] = set()
+        unasked: dict[HostQueue, None] = {}
         progress = False
         for outcome in taken.outcomes:
             host = self.permits.get(outcome.slot)
             if host is not None:
                 host.held.discard(outcome.id)
-                if isinstance(outcome, Retry) and not host.prefetched:
-                    retried.add(host)
+                again = isinstance(outcome, Retry) or (
+                    outcome.slot not in completed.prefetched and _is_planned(outcome)
+                )
+                if again and not host.prefetched:
+                    unasked[host] = None
             progress = progresses(outcome, host) or progress
         if completed.stale:
             self._lose_stale(taken.batch.hosts, completed.stale)
@@ -281,8 +288,8 @@ class Frontier:
                 host.held.update(queued.id for queued in hand.urls)
                 self._plan_due(host, hand)
                 self.permits.consider(host)
-        for host in retried:
-            if not host.prefetched:  # what it wanted before did not include the retry
+        for host in unasked:
+            if not host.prefetched:  # what it wanted before did not include the retry or revisit
                 self.want(host)
         if progress:
             self.progress_s = self._clock.monotonic()
@@ -534,3 +541,8 @@ class Frontier:
         self.permits.close()
         self.holds.close()
         self.robots.close()
+
+
+def _is_planned(outcome: Outcome) -> bool:
+    """Whether its URL will be visited again."""
+    return isinstance(outcome, Visited | Revisited | SitemapRead) and outcome.plan is not None

@@ -636,4 +636,106 @@ WORKERS: Final = (
     ),
 )
 
-MUTANTS: Final = (*PACING, *RETRIES, *FRONTIER, *PERMITS, *ROBOTS, *STORE, *WORKERS)
+# Written later, of the same parts of the program.
+MORE: Final = (
+    Mutant(
+        "permits granted before a pause of the crawl are used",
+        "crawler/frontier/permits.py",
+        "stopped = bool(self.stops) and not (permit.probe and not self.stops.paused)",
+        "stopped = False",
+    ),
+    Mutant(
+        "a permit given back forgets the contact before it",
+        "crawler/frontier/pace.py",
+        "        if follows_s != NEVER:\n            bisect.insort(self.ends, follows_s)\n",
+        "",
+    ),
+    Mutant(
+        "a permit given back keeps its lane",
+        "crawler/frontier/pace.py",
+        '        """The permit was not used: no contact was made."""\n        self.busy -= 1\n',
+        '        """The permit was not used: no contact was made."""\n',
+    ),
+    Mutant(
+        "a probe given back unused is not granted again",
+        "crawler/frontier/permits.py",
+        "        if permit.probe:\n            self.stops.allow_probes(1)\n        self._over",
+        "        self._over",
+    ),
+    Mutant(
+        "hosts are contacted at addresses that another worker holds",
+        "crawler/frontier/permits.py",
+        "            if clock.busy or not clock.held:\n",
+        "            if clock.busy:\n",
+    ),
+    Mutant(
+        "min for max in the delay of an address of several hosts",
+        "crawler/frontier/addresses.py",
+        "rests[clock] = max(rests.get(clock, 0.0), rest_s)",
+        "rests[clock] = min(rests.get(clock, rest_s), rest_s)",
+    ),
+    Mutant(
+        "addresses count as held after the leases were lost",
+        "crawler/frontier/addresses.py",
+        '        """Other workers may have contacted all of them."""\n'
+        "        for clock in self._clocks.values():\n            clock.held = False\n",
+        '        """Other workers may have contacted all of them."""\n',
+    ),
+    Mutant(
+        "a refusal counts as an attempt",
+        "policies/retries.py",
+        "return RetryLater(in_s=0.0, attempts=attempts, refusals=refusals)",
+        "return RetryLater(in_s=0.0, attempts=attempts + 1, refusals=refusals)",
+    ),
+    Mutant(
+        "an answer does not end a row of connection failures",
+        "crawler/frontier/host_queue.py",
+        "            self.tried_before = 0\n        lost =",
+        "        lost =",
+    ),
+    Mutant(
+        "failures during an outage are charged",
+        "crawler/frontier/system_holds.py",
+        "            self._gather(host, result)\n"
+        "            result = replace(result, ours=HoldReason.NETWORK)\n        else:",
+        "            self._gather(host, result)\n        else:",
+    ),
+    Mutant(
+        "one host more must fail before an outage is seen",
+        "policies/outage.py",
+        "enough = min(REACHED_MIN, max(hosts_reached, 2))",
+        "enough = REACHED_MIN + 1",
+    ),
+    Mutant(
+        "the result of a commit without an answer is not looked up",
+        "storage/engine/transactions.py",
+        "        return unknown if committed else None",
+        "        return None",
+    ),
+    Mutant(
+        "a commit without an answer counts as committed",
+        "storage/engine/transactions.py",
+        "        return unknown if committed else None",
+        "        return unknown",
+    ),
+    Mutant(
+        "a worker's lease lasts from the answer on, not from the question",
+        "crawler/scheduling/renewal.py",
+        "self._frontier.renewed(asked_boottime_s + pulse.lease_s",
+        "self._frontier.renewed(self._clock.boottime() + pulse.lease_s",
+    ),
+    Mutant(
+        "requests in flight go on when the leases expire",
+        "crawler/frontier/lease_expiry.py",
+        "            self._commands.put(BREAK_OFF)\n",
+        "",
+    ),
+    Mutant(
+        "hosts of a session that ended are never freed",
+        "storage/postgres/sql/statements.sql",
+        "  SELECT s.id FROM slots AS s WHERE s.lease = (SELECT n.id FROM n)\n  ORDER BY",
+        "  SELECT s.id FROM slots AS s WHERE s.lease = -(SELECT n.id FROM n)\n  ORDER BY",
+    ),
+)
+
+MUTANTS: Final = (*PACING, *RETRIES, *FRONTIER, *PERMITS, *ROBOTS, *STORE, *WORKERS, *MORE)

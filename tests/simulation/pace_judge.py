@@ -145,6 +145,7 @@ class PaceJudge:
         self._forgive(slot, contact)
         delay = self.delay(slot, contact.start_s)
         self._not_early(slot, contact, delay.low)
+        self._rested_after_kill(slot, contact, delay.low)
         self._not_while_paused(slot, contact)
         if self._judges_addresses:
             self._not_early_for_address(contact)
@@ -165,6 +166,22 @@ class PaceJudge:
         if slot.backoff.low > at_s + EDGE_S:
             self.problems.append(
                 f"early: {contact} {slot.backoff.low - at_s:.3f} s before its backoff ends"
+            )
+
+    def _rested_after_kill(self, slot: Slot, contact: Contact, delay_s: float) -> None:
+        """Law 6: a host that was being contacted when the program was killed cannot have been
+        released, and rests in full from the restart on."""
+        run = self._run_of(contact)
+        if run is None or not run.number or self.history.scenario.workers > 1:
+            return
+        before = self.history.runs[run.number - 1]
+        last = slot.contacts[-1] if slot.contacts else None
+        if before.end != "kill" or last is None or last.start_s >= before.to_s:
+            return
+        rested_s = contact.start_s - run.from_s
+        if last.end_s >= before.to_s - EDGE_S and rested_s < delay_s - EDGE_S:
+            self.problems.append(
+                f"early: {contact} {rested_s:.3f} s after a restart, of {delay_s:g} s"
             )
 
     def _gap_is_excused(self, before: Contact, contact: Contact) -> bool:
@@ -233,6 +250,8 @@ class PaceJudge:
             return
         allowed_s = max(slot.ended_s + delay_s, slot.backoff.high, wanted_s)
         restart_s = run.from_s + delay_s + 2.0
+        if self._is_unclean(slot, run):
+            restart_s = max(restart_s, wanted_s + delay_s)  # it rests once it is leased again
         if self._judges_addresses:
             allowed_s = max(allowed_s, self._address_free_s(contact))
             restart_s += self._config.politeness.ip_delay  # an address that is new waits
@@ -247,6 +266,12 @@ class PaceJudge:
         self.problems.append(
             f"late by {contact.start_s - allowed_s:.1f} s: {contact}, allowed at {allowed_s:.3f}"
         )
+
+    def _is_unclean(self, slot: Slot, run: RunRecord) -> bool:
+        """May it have been held when an earlier run was killed, without a contact since then?"""
+        last_s = slot.contacts[-1].start_s if slot.contacts else NEVER
+        killed = any(one.end == "kill" for one in self.history.runs[: run.number])
+        return killed and last_s < run.from_s
 
     def _address_free_s(self, contact: Contact) -> float:
         """When the contacts at its address before this one, and the delay after them, are over."""

@@ -383,6 +383,9 @@ class Simulation:
                 self.history.explained[url] = explanation.sentences
 
 
+DEAD: Final = repr(StoreError("this process is dead"))  # of `Medium` and `WorkerStore`
+
+
 def _unset(clock: JumpClock) -> Callable[[], float]:
     """The wall clock of everybody else."""
     from_s = clock.wall() - clock.boottime()
@@ -410,9 +413,13 @@ def simulate(scenario: Scenario) -> History:
 
 async def _simulate(scenario: Scenario, loop: SimulationLoop, folder: Path) -> History:
     unheard: list[str] = []
-    loop.set_exception_handler(
-        lambda _, context: unheard.append(repr(context.get("exception") or context["message"]))
-    )
+
+    def hear(_: object, context: dict[str, Any]) -> None:
+        words = repr(context.get("exception") or context["message"])
+        if DEAD not in words:  # calls that a kill has left behind, whenever they are collected
+            unheard.append(words)
+
+    loop.set_exception_handler(hear)
     async with JumpClock() as clock:
         loop.clock = clock
         simulation: Simulation

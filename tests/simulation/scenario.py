@@ -156,9 +156,9 @@ def _sections(draw: random.Random, names: list[str], theme: str) -> Sections:
         sections["robots"]["unreachable"] = draw.choice(["open", "closed"])
     if theme == "windows":
         hour = draw.randrange(24)
-        sections["politeness"]["visit_window"] = (
-            f"{hour:02}:00-{(hour + draw.randint(1, 9)) % 24:02}:30"
-        )
+        window = f"{hour:02}:00-{(hour + draw.randint(1, 9)) % 24:02}:30"
+        if hour % 3:  # else the windows are those of robots.txt
+            sections["politeness"]["visit_window"] = window
     if theme == "revisits":
         sections["revisit"] = {
             "mode": draw.choice(["fixed", "adaptive"]),
@@ -318,7 +318,7 @@ def _runs(draw: random.Random, scenario: Scenario, theme: str) -> list[RunPlan]:
         if run.end == "kill" and draw.random() < 0.7:
             run.at_call, run.after = draw.choice([2, 5, 9, 15, 30, 60]), draw.random() < 0.5
             run.at_s = 5000.0
-        run.then_s = draw.choice([0.0, 0.0, 1.0, 60.0, 4000.0, DAY_S])
+        run.then_s = draw.choice([0.0, 0.0, 0.2, 1.0, 4000.0, DAY_S])
         run.step_s = draw.choice([0.0] * 6 + [-30.0, 30.0, -30 * DAY_S, 3600.0])
     if scenario.forever:
         shared = scenario.engine == "shared"

@@ -3,6 +3,7 @@ cut off from the database, or killed."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,7 @@ class SharedSimulation(WorkersSimulation):
         if not self._opened:
             self._opened = True
             await self.memory.open()
+            self.memory.inner.set_patience(math.inf)  # as each crawl does; faults are mended
             await self.memory.inner.name_session(self.memory.session, session_name(self.config))
         links = [seed_link(self.config, url) for url in self.scenario.seeds]
         await self.memory.inner.add(links)

@@ -94,6 +94,21 @@ async def test_at_a_fixed_interval_and_for_one_site_alone(world: Any) -> None:
     assert len(crawled.at("b.test", "/")) == 1
 
 
+@pytest.mark.parametrize("slow_s", [0.0, 0.05, 0.3])
+async def test_no_revisit_is_missed_while_a_commit_is_under_way(
+    world: Any, slow_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What falls due next is asked for while a page is in flight: the answer knows nothing of its
+    next visit, but of another one much later."""
+    monkeypatch.setattr("crawler.scheduling.host_supply.IDLE_LOOK_S", 30 * DAY_S)
+    world.medium.slow_s = slow_s
+    page = Reply(body='<a href="/gone">Gone</a>', delay_s=1.5 * slow_s)
+    answers = {"http://a.test/": page, "http://a.test/gone": Reply(status=410)}
+    crawled = await live(world, answers, "http://a.test/", days=6.5, revisit=FIXED)
+    assert len(crawled.at(path="/")) == 7
+    assert len(crawled.at(path="/gone")) == 3
+
+
 async def test_the_server_may_say_that_nothing_changed(world: Any) -> None:
     seen: list[tuple[str | None, str | None]] = []
 
