@@ -51,6 +51,7 @@ class Slot:
     backoff: Bounds = field(default_factory=lambda: Bounds(NEVER, NEVER))
     level: Bounds = field(default_factory=Bounds)
     denials: int = 0
+    forgiven_s: float = NEVER  # when a success last ended
     latency: Bounds | None = None
 
 
@@ -303,6 +304,8 @@ class PaceJudge:
         certain = not self._uncertain.near(contact.end_s)
         status, now_s = contact.status, contact.end_s
         refusal = status == 429 or (status == 503 and not contact.is_robots)
+        # Of a refusal and a success at the same moment, either may have been seen first.
+        raised = certain and slot.forgiven_s < now_s - EDGE_S
         after_s = contact.retry_after_s
         heard = refusal or status >= 500 or contact.is_robots or RETRY_AFTER_ON_EVERY_STATUS
         if after_s is not None and not heard:
@@ -314,16 +317,17 @@ class PaceJudge:
             certain = certain and not (contact.retry_date and self._stepped)
             self._back_off(slot, until_s, until_s, certain)
             if refusal:
-                slot.level.low += certain
+                slot.level.low += raised
                 slot.level.high += 1
         elif refusal or slot.denials >= DENIALS:
             slot.denials = 0
-            slot.level.low += certain
+            slot.level.low += raised
             slot.level.high += 1
             low_s = min(BACKOFF_FIRST_S * 2.0 ** (max(slot.level.low, 1) - 1), DAY_S)
             high_s = min(BACKOFF_FIRST_S * 2.0 ** (max(slot.level.high, 1) - 1), DAY_S)
             self._back_off(slot, now_s + low_s, now_s + high_s, certain)
         elif status < 500 and status not in (401, 403, 429):
+            slot.forgiven_s = now_s
             slot.level.low = max(0.0, slot.level.low - 1)
             if certain:
                 slot.level.high = max(0.0, slot.level.high - 1)
