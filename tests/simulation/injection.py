@@ -35,11 +35,9 @@ class Finding(NamedTuple):
 
 
 def inject(mutant: Mutant, folder: Path) -> None:
-    """Copy the program, with this fault, into a folder."""
+    """Copy the program, with this fault, into a folder; what is compiled needs no compiling."""
     for package in PACKAGES:
-        shutil.copytree(
-            ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(ROOT / package, folder / package)
     file = folder / mutant.file
     text = file.read_text()
     assert text.count(mutant.old) == 1, f"{mutant.file} does not contain the text once"
