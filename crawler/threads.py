@@ -12,10 +12,12 @@ import contextvars
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
-from typing import Final, ParamSpec, TypeVar
+from queue import SimpleQueue
+from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,9 +74,10 @@ class Threads(ThreadPoolExecutor):
 
 
 def start() -> None:
-    """Start the first thread early, while one can still be started."""
+    """Start the first threads early, while they can still be started."""
     with contextlib.suppress(MemoryError):
         _shared().ready()
+    _daemons.ready()
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -82,32 +85,60 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     return await _shared().run(work, *args, **kwargs)
 
 
+_Work = tuple[Callable[[], object], Future[Any]]
+
+
 class _DaemonThreads(Executor):
-    """An executor with a daemon thread for each work: the end of the process waits for none."""
+    """An executor whose threads do not delay the end of the process, even if their work hangs.
+    Threads that have no work wait for more: later, no other may be started."""
+
+    def __init__(self) -> None:
+        self._idle: deque[SimpleQueue[_Work]] = deque()  # of each thread without work, its queue
+
+    def ready(self) -> None:
+        """Ensure that there is a thread, if one can be started."""
+        if not self._idle:
+            with contextlib.suppress(_NoThreadError):
+                self.submit(_nothing)
+
+    def forget(self) -> None:
+        """There are no threads."""
+        self._idle.clear()
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         done: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(work(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
-                done.set_exception(error)
-
         done.set_running_or_notify_cancel()
-        if start_daemon(run, name="courtly-daemon") is None:
-            raise _NoThreadError("cannot start a thread")
+        try:
+            queue = self._idle.pop()
+        except IndexError:
+            queue = SimpleQueue()
+            if start_daemon(self._serve, queue, name="courtly-daemon") is None:
+                raise _NoThreadError("cannot start a thread") from None
+        queue.put((partial(work, *args, **kwargs), done))
         return done
+
+    def _serve(self, queue: SimpleQueue[_Work]) -> None:
+        while True:
+            work, done = queue.get()
+            try:
+                result = work()
+            except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+                self._idle.append(queue)
+                done.set_exception(error)
+            else:
+                self._idle.append(queue)
+                done.set_result(result)
+            del work, done  # else what they refer to stays until there is more work
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """`work()` in a thread of its own; waits until one is available. Once the caller is cancelled,
-    nobody waits for it any more, not even the end of the process."""
+    """`work()` in a thread that does nothing else meanwhile; waits until one is available. Once the
+    caller is cancelled, nobody waits for it any more, not even the end of the process."""
     said = False
     while True:
         call = partial(contextvars.copy_context().run, work)
         try:
-            return await asyncio.get_running_loop().run_in_executor(_DaemonThreads(), call)
+            return await asyncio.get_running_loop().run_in_executor(_daemons, call)
         except _NoThreadError as error:
             if not said:
                 _log.warning("%s; retrying", error)
@@ -150,4 +181,13 @@ def _shared() -> Threads:
     return _pools[0]
 
 
-os.register_at_fork(after_in_child=_pools.clear)  # its threads are not there
+_daemons: Final = _DaemonThreads()
+
+
+def _forget() -> None:
+    """The threads are not there, as in the child of a fork."""
+    _pools.clear()
+    _daemons.forget()
+
+
+os.register_at_fork(after_in_child=_forget)

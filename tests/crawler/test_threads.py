@@ -47,10 +47,10 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Limit]:
     found = Limit()
     start = threading.Thread.start
     monkeypatch.setattr(threading.Thread, "start", lambda thread: found(start, thread))
-    threads._pools.clear()  # what was started before does not count here
+    threads._forget()  # what was started before does not count here
     yield found
     monkeypatch.undo()
-    threads._pools.clear()
+    threads._forget()
 
 
 async def test_work_makes_do_with_the_threads_there_are(limit: Limit) -> None:
@@ -115,6 +115,24 @@ async def test_a_name_that_no_thread_could_ask_for_is_trouble_of_our_own() -> No
 
 
 @pytest.mark.timeout(60)
+async def test_a_daemon_thread_is_used_again(limit: Limit) -> None:
+    """Each large page needs one, and none may be had by the time of the second."""
+    limit.free = 1
+    first = await threads.in_daemon_thread(threading.get_ident)
+    go_on = threading.Event()
+    busy = asyncio.ensure_future(threads.in_daemon_thread(go_on.wait))
+    waiting = asyncio.ensure_future(threads.in_daemon_thread(threading.get_ident))
+    await asyncio.sleep(0.05)
+    assert not busy.done()
+    assert not waiting.done()
+    go_on.set()
+    assert await busy
+    assert await waiting == first
+    with pytest.raises(ZeroDivisionError):
+        await threads.in_daemon_thread(lambda: 1 / 0)
+    assert await threads.in_daemon_thread(threading.get_ident) == first
+
+
 async def test_a_crawl_without_threads_fails_nothing(limit: Limit, tmp_path: Path) -> None:
     """Large pages, a large robots.txt and sitemap, sinks, functions and the free-space check
     need threads."""
@@ -122,7 +140,7 @@ async def test_a_crawl_without_threads_fails_nothing(limit: Limit, tmp_path: Pat
     large = html("Large", *(f"/{n}" for n in range(9)), body="<p>text</p>" * 40_000)
     sites: dict[str, dict[str, Reply]] = {"a.test": {f"/{n}": large for n in range(9)}}
     called: list[str] = []
-    asyncio.get_running_loop().call_later(1.0, lambda: setattr(limit, "free", 2))
+    asyncio.get_running_loop().call_later(1.0, lambda: setattr(limit, "free", 3))
     async with LocalWeb(sites) as web:
         sites["a.test"] |= {
             "/": large,
