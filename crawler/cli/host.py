@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import wraps
@@ -27,8 +28,7 @@ from crawler.explain.formatting import counted
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
 
-    from crawler.steering.host_selection import HostSelection
-    from storage.location import Location
+    from crawler.operator_commands import HostCommand
     from storage.reader import RowPage
     from storage.store import Reader, Row
 
@@ -112,7 +112,9 @@ def _target(hosts: Sequence[str], everything: bool, state: str, dry_run: bool) -
 def pause(target: _Target, database: DatabaseOptions) -> None:
     """Stop contacting hosts until they are resumed. Requests in flight are finished; their URLs
     stay queued."""
-    done = _steer(database, target, "pause")
+    from crawler.operator_commands import PauseHosts
+
+    done = _steer(database, target, PauseHosts)
     if done.single:
         say(f"{done.single} is paused; run `courtly host resume {done.single}` to continue")
     else:
@@ -125,7 +127,9 @@ def pause(target: _Target, database: DatabaseOptions) -> None:
 def resume(target: _Target, database: DatabaseOptions) -> None:
     """Undo both `pause` and `slow`. A host that could not be connected to is tried again without
     waiting for the next attempt."""
-    done = _steer(database, target, "resume")
+    from crawler.operator_commands import ResumeHosts
+
+    done = _steer(database, target, ResumeHosts)
     if done.single:
         say(f"{done.single} is resumed at its normal pace")
     else:
@@ -145,9 +149,10 @@ def resume(target: _Target, database: DatabaseOptions) -> None:
 def slow(target: _Target, delay: str, database: DatabaseOptions) -> None:
     """Wait at least the given delay after each contact with a host, until it is resumed."""
     from crawler.config.units import format_duration
+    from crawler.operator_commands import SlowHosts
 
     delay_s = _seconds(delay)
-    done = _steer(database, target, "slow", delay_s)
+    done = _steer(database, target, SlowHosts, delay_s=delay_s)
     pace = f"a minimum delay of {format_duration(delay_s)}"
     longer = "a longer delay, such as a Crawl-delay, still applies"
     if done.single:
@@ -207,14 +212,11 @@ def _rows(
 def _seconds(text: str) -> float:
     """The value of --delay. Raises UsageError."""
     from crawler.config.units import parse_duration_s
-    from crawler.steering.control import checked_delay_s
 
+    with contextlib.suppress(ValueError):
+        return float(text)
     try:
-        try:
-            value = float(text)
-        except ValueError:
-            value = parse_duration_s(text)
-        return checked_delay_s(value)
+        return parse_duration_s(text)
     except ValueError as error:
         raise click.UsageError(f"--delay: {error}") from None
 
@@ -242,60 +244,23 @@ class _Done:
 
 
 def _steer(
-    database: DatabaseOptions, target: _Target, what: str, delay_s: float | None = None
+    database: DatabaseOptions, target: _Target, kind: type[HostCommand], **values: float
 ) -> _Done:
-    """Pause, resume or slow hosts through the running crawl, or else in the database. Raises
-    UsageError for an unknown host, StoreRefused, StoreError."""
-    location = database.location()
-    count, names = 0, list[str]()
-    requests: list[dict[str, object]] = [
-        {"pattern": pattern, "state": target.state} for pattern in target.patterns
-    ]
-    if target.names:
-        requests.insert(0, {"hosts": list(target.names)})
-    common: dict[str, object] = {"dry_run": target.dry_run}
-    if delay_s is not None:
-        common["delay_s"] = delay_s
-    for body in requests:
-        answer = running_crawl.ask(location, "POST", f"/api/hosts/{what}", body={**body, **common})
-        if answer is None:
-            answer = process.run(_offline(location, body, what, delay_s, dry_run=target.dry_run))
-        count += running_crawl.number(answer["hosts"])
-        found = answer["names"]
-        names += found if isinstance(found, list) else ()
-    named = len(target.names) == 1 and not target.patterns and not target.dry_run
-    return _Done(count, names[:NAMES_SHOWN], target.dry_run, names[0] if named else "")
-
-
-async def _offline(
-    location: Location,
-    body: Mapping[str, object],
-    what: str,
-    delay_s: float | None,
-    *,
-    dry_run: bool,
-) -> Mapping[str, object]:
-    """As the running crawl would answer."""
-    from crawler.offline_control import steer_hosts
-    from crawler.steering.host_selection import PAUSED, RESUMED, HostSelection, HostSetting
-
-    setting = {"pause": PAUSED, "resume": RESUMED}.get(what, HostSetting(slow_s=delay_s))
-    hosts = body.get("hosts")
-    if isinstance(hosts, list):
-        known = [await running_crawl.known_name(location, name) for name in hosts]
-        pieces: list[Sequence[str]] = [list(dict.fromkeys(known))]
-    else:
-        state = str(body["state"]) or "all"
-        pieces = await _selected(location, HostSelection(pattern=str(body["pattern"]), state=state))
-    names = [name for piece in pieces for name in piece]
-    if names and not dry_run:
-        await steer_hosts(location, names, setting)
-    return {"hosts": len(names), "names": names[:NAMES_SHOWN]}
-
-
-async def _selected(location: Location, selection: HostSelection) -> list[Sequence[str]]:
-    from crawler.databases import looking_into
-    from crawler.steering.host_selection import selected
-
-    async with looking_into(location) as reader:
-        return [piece async for piece in selected(reader, selection, now_s=time.time())]
+    """Pause, resume or slow hosts. Raises UsageError for an unknown host, StoreRefused,
+    StoreError."""
+    config = database.existing()
+    dry_run, count, names = target.dry_run, 0, list[str]()
+    with running_crawl.refusals():
+        commands = [
+            kind(pattern=pattern, state=target.state, dry_run=dry_run, **values)  # type: ignore[arg-type]
+            for pattern in target.patterns
+        ]
+        if target.names:
+            named = kind(hosts=tuple(target.names), dry_run=dry_run, **values)  # type: ignore[arg-type]
+            commands.insert(0, named)
+    for command in commands:
+        done = running_crawl.carry_out(config, command).result
+        count += done.hosts
+        names += done.names
+    single = len(target.names) == 1 and not target.patterns and not dry_run
+    return _Done(count, names[:NAMES_SHOWN], dry_run, names[0] if single else "")
