@@ -11,24 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from crawler.operator_commands import (
-    AddSeeds,
-    Controlled,
-    DropFailed,
-    FailedDropped,
-    OperatorCommand,
-    PauseCrawl,
-    PauseHosts,
-    Reload,
-    Reloaded,
-    ResumeCrawl,
-    ResumeHosts,
-    Retried,
-    RetryFailed,
-    SeedsAdded,
-    SlowHosts,
-    StateAnswer,
-)
+from crawler import operator_commands as commands
 
 
 class CommandRow(Struct, frozen=True, kw_only=True):
@@ -40,7 +23,7 @@ class CommandRow(Struct, frozen=True, kw_only=True):
     key of its notices, or "" for a form with a page of its own.
     """
 
-    command: type[OperatorCommand[Any]]
+    command: type[commands.OperatorCommand[Any]]
     result: type[Struct]
     name: str
     route: str
@@ -53,8 +36,8 @@ BULK_FORM: Final = "/hosts/steer"  # of several hosts; it names one of three com
 
 COMMANDS: Final = (
     CommandRow(
-        command=PauseHosts,
-        result=Controlled,
+        command=commands.PauseHosts,
+        result=commands.Controlled,
         name="host_pause",
         route="/api/hosts/pause",
         summary="Stop sending requests to one host, to several, or to all that match; durable.",
@@ -62,8 +45,8 @@ COMMANDS: Final = (
         forms={"/host/pause": "host-paused", BULK_FORM: "hosts-paused"},
     ),
     CommandRow(
-        command=ResumeHosts,
-        result=Controlled,
+        command=commands.ResumeHosts,
+        result=commands.Controlled,
         name="host_resume",
         route="/api/hosts/resume",
         summary="Undo pause and slow of one host, of several, or of all that match; durable.",
@@ -71,8 +54,8 @@ COMMANDS: Final = (
         forms={"/host/resume": "host-resumed", BULK_FORM: "hosts-resumed"},
     ),
     CommandRow(
-        command=SlowHosts,
-        result=Controlled,
+        command=commands.SlowHosts,
+        result=commands.Controlled,
         name="host_slow",
         route="/api/hosts/slow",
         summary="Set the minimum delay between requests to a host, to several, or to all that "
@@ -81,8 +64,8 @@ COMMANDS: Final = (
         forms={"/host/slow": "host-slowed", BULK_FORM: "hosts-slowed"},
     ),
     CommandRow(
-        command=AddSeeds,
-        result=SeedsAdded,
+        command=commands.AddSeeds,
+        result=commands.SeedsAdded,
         name="seeds",
         route="/api/seeds",
         summary="Queue seeds.",
@@ -90,8 +73,8 @@ COMMANDS: Final = (
         forms={"/seeds": ""},
     ),
     CommandRow(
-        command=RetryFailed,
-        result=Retried,
+        command=commands.RetryFailed,
+        result=commands.Retried,
         name="retry",
         route="/api/retry",
         summary="Queue failed URLs again, of one host or failure code if it is named.",
@@ -99,8 +82,8 @@ COMMANDS: Final = (
         forms={"/urls/retry": "urls-retried", "/host/retry": "host-retried"},
     ),
     CommandRow(
-        command=DropFailed,
-        result=FailedDropped,
+        command=commands.DropFailed,
+        result=commands.FailedDropped,
         name="drop",
         route="/api/drop",
         summary="Drop failed URLs, of one host or failure code if it is named.",
@@ -108,8 +91,8 @@ COMMANDS: Final = (
         forms={"/urls/drop": "urls-dropped"},
     ),
     CommandRow(
-        command=PauseCrawl,
-        result=StateAnswer,
+        command=commands.PauseCrawl,
+        result=commands.StateAnswer,
         name="pause",
         route="/api/pause",
         summary="Pause the crawl: no requests are started until it is resumed.",
@@ -117,8 +100,8 @@ COMMANDS: Final = (
         forms={"/crawl/pause": "paused"},
     ),
     CommandRow(
-        command=ResumeCrawl,
-        result=StateAnswer,
+        command=commands.ResumeCrawl,
+        result=commands.StateAnswer,
         name="resume",
         route="/api/resume",
         summary="Resume the crawl.",
@@ -126,8 +109,8 @@ COMMANDS: Final = (
         forms={"/crawl/resume": "resumed"},
     ),
     CommandRow(
-        command=Reload,
-        result=Reloaded,
+        command=commands.Reload,
+        result=commands.Reloaded,
         name="reload",
         route="/api/reload",
         summary="Reload the config; with dry_run, only report what would change.",
@@ -142,7 +125,7 @@ _BY_PATH: Final = {
 } | {BULK_FORM: "host_steer"}
 
 
-def row_of(command: OperatorCommand[Any]) -> CommandRow:
+def row_of(command: commands.OperatorCommand[Any]) -> CommandRow:
     """The names of a command."""
     return _BY_TYPE[type(command)]
 

@@ -26,9 +26,8 @@ from crawler.operator_commands import (
     Result,
     encode,
 )
-from crawler.steering.execution import execute
+from crawler.steering.execution import Announcer, execute, unannounced
 from crawler.steering.queue_holds import QueueReason
-from storage.location import FileLocation
 from storage.reader import HostsHeld
 from storage.store import Link, Reader, Store
 
@@ -50,8 +49,6 @@ async def execute_in_database(
     `execute`, InvalidCommandError, UnknownHost and ConfigError.
     """
     location = config.storage.location
-    if isinstance(command, Reload) and isinstance(location, FileLocation):
-        raise _nothing_to_reload(config)
     clock = RealClock()
     store = open_store(
         location,
@@ -65,11 +62,11 @@ async def execute_in_database(
             session = await store.open_session(row_of(command).name.replace("_", " "))
             stack.push_async_callback(store.close, session)
         reader = await stack.enter_async_context(looking_into(location))
-        place = _Database(config, clock, store, reader, session)
+        place = _Database(config, clock, store, reader, session, unannounced)
         return await execute(command, place), await place.workers()
 
 
-class _Database(Struct, frozen=True):
+class _Database(Struct):
     """A database, as a place to execute commands."""
 
     config: Config
@@ -77,6 +74,7 @@ class _Database(Struct, frozen=True):
     store: Store
     reader: Reader
     session: int
+    announce: Announcer
 
     @property
     def state(self) -> CrawlState | None:
@@ -94,6 +92,7 @@ class _Database(Struct, frozen=True):
         change: Callable[[], Awaitable[_T]],
         *,
         order: OrderedCommand | None = None,
+        announced: bool = True,
     ) -> _T:
         result = await change()
         if order is not None and self.store.shared:
@@ -106,25 +105,11 @@ class _Database(Struct, frozen=True):
     async def reload(self, command: Reload) -> Reloaded:
         """The workers read their files, each its own."""
         if not await self.workers():
-            raise _nothing_to_reload(self.config)
+            where = f"{self.config.storage.location}, or it has no socket"
+            raise ConfigError(f"no crawl is running on {where}: there is nothing to reload")
         if command.dry_run:
             raise ConfigError(_NO_ANSWER)
         return Reloaded(changes=(), restart=(), warnings=(), dry_run=False)
 
-    def check_seed(self, url: str) -> None:
-        pass
-
     def hosts_held(self, reason: QueueReason) -> HostsHeld:
         raise InvalidCommandError("reason", "is known only while a crawl runs")
-
-    def announce(
-        self, command: OperatorCommand[Any], result: object, *, complete: bool = True
-    ) -> None:
-        pass
-
-
-def _nothing_to_reload(config: Config) -> ConfigError:
-    return ConfigError(
-        f"no crawl is running on {config.storage.location}, or it has no socket: there is nothing "
-        "to reload"
-    )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from typing import Annotated, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -164,14 +164,6 @@ class ResumeCrawl(OperatorCommand[StateAnswer], frozen=True, kw_only=True):
     """Send requests again. Hosts that were paused individually stay paused."""
 
 
-class HostSetting(Struct, frozen=True, kw_only=True):
-    """What a command sets for a host, as `Store.set_controls`: None leaves a setting unchanged."""
-
-    paused: bool | None = None
-    slow_s: float | None = None
-    clear_slow: bool = False
-
-
 class HostCommand(OperatorCommand[Controlled], frozen=True, kw_only=True):
     """A command about hosts: one `host`, several `hosts`, or all known hosts that fulfil all
     conditions. `pattern`: as in `[site."…"]`; "*" is all hosts. `search`: part of a name. `state`:
@@ -202,7 +194,8 @@ class HostCommand(OperatorCommand[Controlled], frozen=True, kw_only=True):
             raise InvalidCommandError("state", what)
 
     @property
-    def setting(self) -> HostSetting:
+    def setting(self) -> Mapping[str, Any]:
+        """What it sets for a host: the arguments of `Store.set_controls`."""
         raise NotImplementedError
 
     @property
@@ -230,21 +223,20 @@ class HostCommand(OperatorCommand[Controlled], frozen=True, kw_only=True):
         return f"hosts {' and '.join(conditions)}" if conditions else "all hosts"
 
     def logged(self, result: Controlled) -> Mapping[str, object]:
+        slow_s = self.setting.get("slow_s")
+        values = {} if slow_s is None else {"delay_s": slow_s}
         if not self.selects and result.hosts == 1:
-            return {"host": result.names[0], **self._values()}
-        values = {**self._values(), "hosts": result.hosts, "names": list(result.names)}
+            return {"host": result.names[0], **values}
+        values |= {"hosts": result.hosts, "names": list(result.names)}
         return {**values, "selection": self.selection} if self.selects else values
-
-    def _values(self) -> dict[str, object]:
-        return {}
 
 
 class PauseHosts(HostCommand, frozen=True, kw_only=True):
     """Send no request to these hosts, robots.txt and redirects included, until they are resumed."""
 
     @property
-    def setting(self) -> HostSetting:
-        return HostSetting(paused=True)
+    def setting(self) -> Mapping[str, Any]:
+        return {"paused": True}
 
 
 class ResumeHosts(HostCommand, frozen=True, kw_only=True):
@@ -252,8 +244,8 @@ class ResumeHosts(HostCommand, frozen=True, kw_only=True):
     connected to."""
 
     @property
-    def setting(self) -> HostSetting:
-        return HostSetting(paused=False, clear_slow=True)
+    def setting(self) -> Mapping[str, Any]:
+        return {"paused": False, "clear_slow": True}
 
 
 class SlowHosts(HostCommand, frozen=True, kw_only=True):
@@ -268,11 +260,8 @@ class SlowHosts(HostCommand, frozen=True, kw_only=True):
             raise InvalidCommandError("delay_s", f"must be 0 to {SLOW_S_MAX:,.0f} seconds")
 
     @property
-    def setting(self) -> HostSetting:
-        return HostSetting(slow_s=self.delay_s)
-
-    def _values(self) -> dict[str, object]:
-        return {"delay_s": self.delay_s}
+    def setting(self) -> Mapping[str, Any]:
+        return {"slow_s": self.delay_s}
 
 
 class AddSeeds(OperatorCommand[SeedsAdded], frozen=True, kw_only=True):
@@ -299,28 +288,36 @@ class AddSeeds(OperatorCommand[SeedsAdded], frozen=True, kw_only=True):
         return {"added": result.added, "known": result.known, "refused": len(result.refused)}
 
 
-class RetryFailed(OperatorCommand[Retried], frozen=True, kw_only=True):
+class FailedCommand(OperatorCommand[Result], Generic[Result], frozen=True, kw_only=True):
+    """A command about failed URLs: of a `host`, with a failure `code`, or all. `dry_run`: only
+    count them."""
+
+    host: Name | None = None
+    code: Name | None = None
+    dry_run: bool = False
+
+    def counted(self, urls: int) -> Result:
+        """The result for so many URLs."""
+        raise NotImplementedError
+
+    def logged(self, result: Result) -> Mapping[str, object]:
+        return {"host": self.host, "code": self.code, **msgspec.to_builtins(result)}
+
+
+class RetryFailed(FailedCommand[Retried], frozen=True, kw_only=True):
     """Queue failed URLs again, as if never tried: of a host, with a failure code, or all.
     `dry_run`: only count them."""
 
-    host: Name | None = None
-    code: Name | None = None
-    dry_run: bool = False
-
-    def logged(self, result: Retried) -> Mapping[str, object]:
-        return {"host": self.host, "code": self.code, "retried": result.retried}
+    def counted(self, urls: int) -> Retried:
+        return Retried(retried=urls, dry_run=self.dry_run)
 
 
-class DropFailed(OperatorCommand[FailedDropped], frozen=True, kw_only=True):
+class DropFailed(FailedCommand[FailedDropped], frozen=True, kw_only=True):
     """Take failed URLs out of view: of a host, with a failure code, or all. They count as skipped,
     and a later link or seed queues them again. `dry_run`: only count them."""
 
-    host: Name | None = None
-    code: Name | None = None
-    dry_run: bool = False
-
-    def logged(self, result: FailedDropped) -> Mapping[str, object]:
-        return {"host": self.host, "code": self.code, "dropped": result.dropped}
+    def counted(self, urls: int) -> FailedDropped:
+        return FailedDropped(dropped=urls, dry_run=self.dry_run)
 
 
 class Reload(OperatorCommand[Reloaded], frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from crawler.explain.formatting import counted
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
 
-    from crawler.operator_commands import HostCommand
+    from crawler.operator_commands import Controlled, HostCommand
     from storage.reader import RowPage
     from storage.store import Reader, Row
 
@@ -115,10 +115,10 @@ def pause(target: _Target, database: DatabaseOptions) -> None:
     from crawler.operator_commands import PauseHosts
 
     done = _steer(database, target, PauseHosts)
-    if done.single:
-        say(f"{done.single} is paused; run `courtly host resume {done.single}` to continue")
+    if done.host:
+        say(f"{done.host} is paused; run `courtly host resume {done.host}` to continue")
     else:
-        say(done.sentence("is paused", "are paused", "paused"))
+        say(_sentence(done, "is paused", "are paused", "paused"))
 
 
 @host.command(short_help="Undo pause and slow.")
@@ -130,10 +130,10 @@ def resume(target: _Target, database: DatabaseOptions) -> None:
     from crawler.operator_commands import ResumeHosts
 
     done = _steer(database, target, ResumeHosts)
-    if done.single:
-        say(f"{done.single} is resumed at its normal pace")
+    if done.host:
+        say(f"{done.host} is resumed at its normal pace")
     else:
-        say(done.sentence("is resumed", "are resumed", "resumed"))
+        say(_sentence(done, "is resumed", "are resumed", "resumed"))
 
 
 @host.command(short_help="Increase the delay of hosts.")
@@ -155,11 +155,11 @@ def slow(target: _Target, delay: str, database: DatabaseOptions) -> None:
     done = _steer(database, target, SlowHosts, delay_s=delay_s)
     pace = f"a minimum delay of {format_duration(delay_s)}"
     longer = "a longer delay, such as a Crawl-delay, still applies"
-    if done.single:
-        say(f"{done.single} has {pace}; {longer}")
+    if done.host:
+        say(f"{done.host} has {pace}; {longer}")
     else:
-        say(done.sentence(f"has {pace}", f"have {pace}", f"given {pace}"))
-        if done.count:
+        say(_sentence(done, f"has {pace}", f"have {pace}", f"given {pace}"))
+        if done.hosts:
             say(longer)
 
 
@@ -224,30 +224,23 @@ def _seconds(text: str) -> float:
 # ---------------------------------------------------------------- carrying it out
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """The hosts that were, or would be, changed. single: the one that was named."""
-
-    count: int
-    names: Sequence[str]
-    dry_run: bool
-    single: str = ""
-
-    def sentence(self, is_done: str, are_done: str, would: str) -> str:
-        if not self.count:
-            return "no known host matches: nothing changes"
-        more = self.count - len(self.names)
-        names = ", ".join(self.names) + (f" and {more:,} more" if more > 0 else "")
-        verb = is_done if self.count == 1 else are_done
-        verb = f"would be {would}" if self.dry_run else verb
-        return f"{counted(self.count, 'host')} {verb}: {names}"
+def _sentence(done: Controlled, is_done: str, are_done: str, would: str) -> str:
+    if not done.hosts:
+        return "no known host matches: nothing changes"
+    more = done.hosts - len(done.names)
+    names = ", ".join(done.names) + (f" and {more:,} more" if more > 0 else "")
+    verb = is_done if done.hosts == 1 else are_done
+    verb = f"would be {would}" if done.dry_run else verb
+    return f"{counted(done.hosts, 'host')} {verb}: {names}"
 
 
 def _steer(
     database: DatabaseOptions, target: _Target, kind: type[HostCommand], **values: float
-) -> _Done:
-    """Pause, resume or slow hosts. Raises UsageError for an unknown host, StoreRefused,
-    StoreError."""
+) -> Controlled:
+    """Pause, resume or slow hosts; `host` of the result is the one that was named. Raises
+    UsageError for an unknown host, StoreRefused, StoreError."""
+    from crawler.operator_commands import Controlled
+
     config = database.existing()
     dry_run, count, names = target.dry_run, 0, list[str]()
     with running_crawl.refusals():
@@ -263,4 +256,9 @@ def _steer(
         count += done.hosts
         names += done.names
     single = len(target.names) == 1 and not target.patterns and not dry_run
-    return _Done(count, names[:NAMES_SHOWN], dry_run, names[0] if single else "")
+    return Controlled(
+        hosts=count,
+        names=tuple(names[:NAMES_SHOWN]),
+        dry_run=dry_run,
+        host=names[0] if single else None,
+    )

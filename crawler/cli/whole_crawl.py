@@ -28,17 +28,15 @@ def pause(database: DatabaseOptions) -> None:
 
     done = running_crawl.carry_out(database.existing(), PauseCrawl())
     changed = done.result.changed
-    if done.answered and changed:
-        say("the crawl is paused; requests in flight finish. `courtly resume` continues it")
-    elif done.answered:
-        say("the crawl was already paused")
-    else:
-        if done.workers:
-            workers = counted(done.workers, "worker")
-            obeyed = f"{workers} of the database will stop within a second or two"
-        else:
-            obeyed = "no crawl is running; the next `courtly run` starts paused"
-        say(f"the crawl {'is' if changed else 'was already'} paused: {obeyed}")
+    if done.answered:
+        paused = "is paused; requests in flight finish. `courtly resume` continues it"
+        say(f"the crawl {paused if changed else 'was already paused'}")
+        return
+    workers = f"{counted(done.workers, 'worker')} of the database will stop within a second or two"
+    obeyed = (
+        workers if done.workers else "no crawl is running; the next `courtly run` starts paused"
+    )
+    say(f"the crawl {'is' if changed else 'was already'} paused: {obeyed}")
 
 
 @click.command(short_help="Resume the whole crawl.")
@@ -49,17 +47,14 @@ def resume(database: DatabaseOptions) -> None:
     from crawler.operator_commands import ResumeCrawl
 
     done = running_crawl.carry_out(database.existing(), ResumeCrawl())
-    changed, state = done.result.changed, done.result.state
+    changed = done.result.changed
     if done.answered:
-        was = "is resumed" if changed else "was not paused"
-        say(f"the crawl {was}; it is {state}")
-    else:
-        if done.workers:
-            workers = counted(done.workers, "worker")
-            obeyed = f"{workers} of the database will continue within seconds"
-        else:
-            obeyed = "no crawl is running; the next one sends requests from its start"
-        say(f"the crawl {'is no longer' if changed else 'was not'} paused: {obeyed}")
+        say(f"the crawl {'is resumed' if changed else 'was not paused'}; it is {done.result.state}")
+        return
+    workers = f"{counted(done.workers, 'worker')} of the database will continue within seconds"
+    nobody = "no crawl is running; the next one sends requests from its start"
+    obeyed = workers if done.workers else nobody
+    say(f"the crawl {'is no longer' if changed else 'was not'} paused: {obeyed}")
 
 
 @click.command(short_help="Reload the config of the running crawl.")

@@ -10,8 +10,6 @@ import asyncio
 import contextlib
 from typing import Self, assert_never
 
-from msgspec import structs
-
 from crawler import threads
 from crawler.clock import Clock
 from crawler.config import Config
@@ -172,7 +170,7 @@ class PoliteClient(CallerGate):
     def _obey(self, command: HostCommand) -> None:
         for slot in command.hosts:
             if (line := self._lines.get(slot)) is not None:
-                line.host.steer(**structs.asdict(command.setting))
+                line.host.steer(**command.setting)
                 self.frontier.permits.consider(line.host)
 
     def _carry_out(self, command: Command) -> None:

@@ -8,20 +8,18 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from msgspec import structs
-
 from crawler.config import Config, ConfigError
 from crawler.frontier.commands import CONFIG_APPLIED, RejudgeMarked
 from crawler.frontier.stops import BY_OPERATOR
 from crawler.operator_commands import (
     HostCommand,
-    HostSetting,
     OperatorCommand,
     OrderedCommand,
     PauseCrawl,
     PauseHosts,
     Reload,
     ResumeCrawl,
+    ResumeHosts,
     RetryFailed,
     WidenScope,
 )
@@ -107,7 +105,7 @@ class Steering:
             case HostCommand():
                 async with self._leases.leasing:  # a claim under way may have read the old value
                     yield
-                    self._steer_held(command.hosts, command.setting)
+                    self._steer_held(command)
                 self._frontier.may_claim()
             case RetryFailed(host=host, code=code):
                 yield
@@ -157,11 +155,11 @@ class Steering:
         """The store may not have them any more."""
         self._seen.clear()
 
-    def _steer_held(self, slots: Iterable[str], setting: HostSetting) -> None:
-        for slot in slots:
+    def _steer_held(self, command: HostCommand) -> None:
+        for slot in command.hosts:
             if (host := self._permits.get(slot)) is not None:
-                host.steer(**structs.asdict(setting))
-                if setting.paused is False:
+                host.steer(**command.setting)
+                if isinstance(command, ResumeHosts):
                     self._frontier.try_again(host)
                 self._permits.consider(host)
                 self._frontier.buffer.touch(host)  # views show its delay, and its source

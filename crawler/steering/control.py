@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from crawler.clock import Clock
@@ -35,7 +36,7 @@ from crawler.operator_commands import (
     scope_of_seeds,
 )
 from crawler.scheduling.seeding import seed_link
-from crawler.steering.execution import execute
+from crawler.steering.execution import Announcer, execute, unannounced
 from crawler.steering.live_state import (
     ActiveHold,
     Activity,
@@ -54,7 +55,7 @@ from policies.robots import RuleSet
 from policies.scope import Scope
 from storage.history import HistoryCounts, Mark
 from storage.reader import HostsHeld
-from storage.store import Link, Reader, Row, Stats, Store
+from storage.store import Reader, Row, Stats, Store
 from storage.transient_faults import TransientFault
 
 if TYPE_CHECKING:
@@ -90,15 +91,12 @@ class AlsoReloaded(Protocol):
         ...
 
 
-Announcer = Callable[[OperatorCommand[Any], Any, bool], None]
-
-
 class Control:
     """Inspects and controls a running crawl. Build it with `crawler.app.open_crawl`.
 
     reader: of its database. source: where a reload reads the config; None: it fails. fetcher: the
-    crawl's own, which a reload reconfigures; None: it never changes. announcer: receives each
-    command that has changed the crawl, its result, and whether it is complete.
+    crawl's own, which a reload reconfigures; None: it never changes. announce: called for each
+    command that has changed the crawl.
     """
 
     def __init__(
@@ -114,25 +112,21 @@ class Control:
     ) -> None:
         self._scheduler = scheduler
         self._frontier = scheduler.frontier
-        self._config = config
+        self.config = config  # the effective one
         self._fetcher = fetcher
         self.store = store
         self.reader = reader
-        self.announcer: Announcer | None = None
+        self.announce: Announcer = unannounced
         self.also_reloaded: AlsoReloaded | None = None
         self.clock = clock
         self._source = source
         self._began_s = clock.monotonic()
+        self.add = scheduler.add
         self._steering = asyncio.Lock()  # commands run one at a time, in their order
         if source is not None:
             scheduler.steering.reloader = self
 
     # ------------------------------------------------------------ status
-
-    @property
-    def config(self) -> Config:
-        """The effective config."""
-        return self._config
 
     @property
     def scope(self) -> Scope:
@@ -309,6 +303,7 @@ class Control:
         change: Callable[[], Awaitable[_T]],
         *,
         order: OrderedCommand | None = None,
+        announced: bool = True,
     ) -> _T:
         """Carry out a step of a command, one at a time, in their order, and each to its end."""
 
@@ -318,31 +313,17 @@ class Control:
                     result = await change()
                 if order is not None and self.store.shared:
                     await self.store.publish(self._scheduler.crawl.session, encode(order))
+                if announced:
+                    self.announce(command, result, True)
                 return result
 
         self._scheduler.steering.prepare(command)
         return await self._scheduler.whole(in_turn)
 
-    async def add(self, links: Sequence[Link]) -> int:
-        return await self._scheduler.add(links)
-
-    def check_seed(self, url: str) -> None:
-        check_identity(self._config, [url])
-
-    def announce(
-        self, command: OperatorCommand[Any], result: object, *, complete: bool = True
-    ) -> None:
-        if self.announcer is not None:
-            self.announcer(command, result, complete)
-
     async def reload_here(self) -> None:
         """Read the config again in this worker alone, as another one has."""
-
-        async def in_turn() -> None:
-            async with self._steering:
-                await self.reload(Reload())
-
-        await self._scheduler.whole(in_turn)
+        again = Reload()
+        await self.step(again, partial(self.reload, again), announced=False)
 
     async def reload(self, command: Reload) -> Reloaded:
         """Read the config, check all of it, and apply it unless it is a dry run."""
@@ -357,7 +338,7 @@ class Control:
             referenced_files,
         )
 
-        old = self._config
+        old = self.config
         new, restart = defer_restarts(self._source.reload(), old)
         check_rereadable(referenced_files(new))
         problems = [] if self.also_reloaded is None else list(self.also_reloaded.problems())
@@ -396,12 +377,12 @@ class Control:
     ) -> None:
         from crawler.config.reload import same_pacing, same_robots_rules
 
-        old = self._config
+        old = self.config
 
         replacing = self._fetcher.replacing(new, prepared) if self._fetcher else nullcontext()
         async with replacing:
             self._scheduler.steering.apply(new)
-            self._config = new
+            self.config = new
         if not same_pacing(old, new):
             await self._scheduler.steering.rouse()
         if not same_robots_rules(old, new):

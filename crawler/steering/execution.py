@@ -11,40 +11,14 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from msgspec import structs
+from msgspec import convert, structs
 
+from crawler import operator_commands as commands
 from crawler.clock import Clock
-from crawler.config import Config, ConfigError
+from crawler.config import Config, ConfigError, check_identity
 from crawler.config.host_patterns import read_pattern
 from crawler.explain.explanation import host_named, known_host
-from crawler.operator_commands import (
-    ALL_HOSTS,
-    HOSTS_AT_ONCE,
-    AddSeeds,
-    Controlled,
-    CrawlState,
-    DropFailed,
-    FailedDropped,
-    HostCommand,
-    InvalidCommandError,
-    OperatorCommand,
-    OrderedCommand,
-    PauseCrawl,
-    PauseHosts,
-    RefusedSeed,
-    Reload,
-    Reloaded,
-    Result,
-    ResumeCrawl,
-    ResumeHosts,
-    Retried,
-    RetryFailed,
-    SeedsAdded,
-    SlowHosts,
-    StateAnswer,
-    UnknownHost,
-    scope_of_seeds,
-)
+from crawler.operator_commands import Result
 from crawler.processing.sitemaps import READ_AGAIN_S
 from crawler.scheduling.seeding import seed_link
 from crawler.steering.queue_holds import QueueReason
@@ -60,61 +34,57 @@ NAMES_SHOWN: Final = 20  # of the hosts in a result and in the log
 _T = TypeVar("_T")
 
 
+# Receives a command that has changed the crawl, its result, and whether it is complete.
+Announcer = Callable[[commands.OperatorCommand[Any], Any, bool], None]
+
+
 class Place(Protocol):
     """Where commands are executed."""
 
-    @property
-    def config(self) -> Config: ...
+    config: Config
+    clock: Clock
+    store: Store
+    reader: Reader
 
     @property
-    def clock(self) -> Clock: ...
+    def announce(self) -> Announcer: ...
 
     @property
-    def store(self) -> Store: ...
-
-    @property
-    def reader(self) -> Reader: ...
-
-    @property
-    def state(self) -> CrawlState | None:
+    def state(self) -> commands.CrawlState | None:
         """The state of the crawl that runs here; None if none does."""
         ...
 
     async def step(
         self,
-        command: OperatorCommand[Any],
+        command: commands.OperatorCommand[Any],
         change: Callable[[], Awaitable[_T]],
         *,
-        order: OrderedCommand | None = None,
+        order: commands.OrderedCommand | None = None,
+        announced: bool = True,
     ) -> _T:
         """Change the store in one durable step, to its end, and apply `command` to what is in
-        memory. order: published to the other workers that share the crawl."""
+        memory. order: published to the other workers that share the crawl. announced: `change`
+        returns the result of the command, which is announced."""
         ...
 
     async def add(self, links: Sequence[Link]) -> int:
         """Queue seeds and return how many are new."""
         ...
 
-    async def reload(self, command: Reload) -> Reloaded:
+    async def reload(self, command: commands.Reload) -> commands.Reloaded:
         """Read the config again. Raises ConfigError."""
-        ...
-
-    def check_seed(self, url: str) -> None:
-        """Check that a seed may be contacted. Raises ConfigError."""
         ...
 
     def hosts_held(self, reason: QueueReason) -> HostsHeld:
         """Which hosts have queued URLs that wait for this."""
         ...
 
-    def announce(
-        self, command: OperatorCommand[Any], result: Any, *, complete: bool = True
-    ) -> None:
-        """A command has changed the crawl. complete: False if it was cut short."""
-        ...
+
+def unannounced(_command: commands.OperatorCommand[Any], _result: Any, _complete: bool) -> None:
+    """Announce a command to nobody."""
 
 
-async def execute(command: OperatorCommand[Result], place: Place) -> Result:
+async def execute(command: commands.OperatorCommand[Result], place: Place) -> Result:
     """Execute a command, and return its result once it is durable and, in a running crawl, in
     effect. Raises InvalidCommandError, UnknownHost, ConfigError and StoreError."""
     result: Result = await EXECUTORS[type(command)](command, place)
@@ -124,33 +94,30 @@ async def execute(command: OperatorCommand[Result], place: Place) -> Result:
 # ---------------------------------------------------------------- the whole crawl
 
 
-async def _set_paused(command: PauseCrawl | ResumeCrawl, place: Place) -> StateAnswer:
-    paused = isinstance(command, PauseCrawl)
+async def _set_paused(
+    command: commands.PauseCrawl | commands.ResumeCrawl, place: Place
+) -> commands.StateAnswer:
+    paused = isinstance(command, commands.PauseCrawl)
 
-    async def change() -> StateAnswer:
+    async def change() -> commands.StateAnswer:
         before = await place.store.paused()
         await place.store.set_paused(paused)
-        result = StateAnswer(state=place.state, changed=before is not paused)
-        place.announce(command, result)
-        return result
+        return commands.StateAnswer(state=place.state, changed=before is not paused)
 
     return await place.step(command, change)
 
 
-async def _reload(command: Reload, place: Place) -> Reloaded:
-    async def change() -> Reloaded:
-        result = await place.reload(command)
-        if not command.dry_run:
-            place.announce(command, result)
-        return result
-
-    return await place.step(command, change, order=None if command.dry_run else command)
+async def _reload(command: commands.Reload, place: Place) -> commands.Reloaded:
+    work = partial(place.reload, command)
+    if command.dry_run:
+        return await place.step(command, work, announced=False)
+    return await place.step(command, work, order=command)
 
 
 # ---------------------------------------------------------------- hosts
 
 
-async def _steer_hosts(command: HostCommand, place: Place) -> Controlled:
+async def _steer_hosts(command: commands.HostCommand, place: Place) -> commands.Controlled:
     """Change hosts in batches, between which the crawl commits."""
     names = dict.fromkeys([await stored_name(place.reader, one) for one in command.names])
     pieces = _selected(command, place) if command.selects else _once(list(names))
@@ -163,48 +130,42 @@ async def _steer_hosts(command: HostCommand, place: Place) -> Controlled:
                 count += len(piece) if command.dry_run else await _steer(command, piece, place)
         complete = True
     finally:
-        result = Controlled(hosts=count, names=tuple(shown), dry_run=command.dry_run)
+        result = commands.Controlled(hosts=count, names=tuple(shown), dry_run=command.dry_run)
         if (count or complete) and not command.dry_run:
-            place.announce(command, result, complete=complete)
+            place.announce(command, result, complete)
     row = await place.reader.host(shown[0]) if len(names) == 1 else None
-    if row is None:
-        return result
-    slow_s = row["slow_s"]
-    return structs.replace(
-        result,
-        host=str(row["host"]),
-        paused=bool(row["paused"]),
-        slow_s=slow_s if isinstance(slow_s, float) else None,
-    )
+    settings = {name: row[name] for name in ("host", "paused", "slow_s")} if row else {}
+    return convert({**structs.asdict(result), **settings}, commands.Controlled, strict=False)
 
 
-async def _steer(command: HostCommand, hosts: Sequence[str], place: Place) -> int:
+async def _steer(command: commands.HostCommand, hosts: Sequence[str], place: Place) -> int:
     """Change some hosts by their names in the store; return how many are known."""
     known = 0
-    setting = structs.asdict(command.setting)
-    for at in range(0, len(hosts), HOSTS_AT_ONCE):
-        some = tuple(hosts[at : at + HOSTS_AT_ONCE])
+    for at in range(0, len(hosts), commands.HOSTS_AT_ONCE):
+        some = tuple(hosts[at : at + commands.HOSTS_AT_ONCE])
         batch: Any = structs.replace(
             command, host=None, hosts=some, pattern="", search="", state="", reason=""
         )
-        change = partial(place.store.set_controls, some, **setting)
-        known += await place.step(batch, change, order=batch)
+        change = partial(place.store.set_controls, some, **command.setting)
+        known += await place.step(batch, change, order=batch, announced=False)
     return known
 
 
-async def _selected(command: HostCommand, place: Place) -> AsyncGenerator[Sequence[str], None]:
+async def _selected(
+    command: commands.HostCommand, place: Place
+) -> AsyncGenerator[Sequence[str], None]:
     """The names of the selected hosts, in order. Hosts may be changed meanwhile."""
     pattern = pattern_of(command.pattern)
     state = command.state or str(HostFilter.ALL)
     if state not in tuple(HostFilter):
-        raise InvalidCommandError("state", f"must be one of {', '.join(HostFilter)}")
+        raise commands.InvalidCommandError("state", f"must be one of {', '.join(HostFilter)}")
     check_reason(command.reason)
     held = place.hosts_held(QueueReason(command.reason)) if command.reason else None
     after: str | None = ""
     while after is not None:
         page = await place.reader.hosts_page(
             search=part_of_name(command.search),
-            pattern="" if pattern == ALL_HOSTS else pattern,
+            pattern="" if pattern == commands.ALL_HOSTS else pattern,
             state=state,
             held=held,
             limit=ROWS_MAX,
@@ -225,7 +186,7 @@ async def stored_name(reader: Reader, text: str) -> str:
     name = host_name(text)
     row = await known_host(reader, name)
     if row is None:
-        raise UnknownHost(name)
+        raise commands.UnknownHost(name)
     return str(row["host"])
 
 
@@ -234,13 +195,13 @@ def host_name(text: str) -> str:
     try:
         return host_named(text)
     except ValueError:
-        raise InvalidCommandError("host", "must be a host such as example.com") from None
+        raise commands.InvalidCommandError("host", "must be a host such as example.com") from None
 
 
 def check_reason(reason: str) -> None:
     """Raises InvalidCommandError unless it is "" or a QueueReason."""
     if reason and reason not in tuple(QueueReason):
-        raise InvalidCommandError("reason", f"must be one of {', '.join(QueueReason)}")
+        raise commands.InvalidCommandError("reason", f"must be one of {', '.join(QueueReason)}")
 
 
 def pattern_of(text: str) -> str:
@@ -248,7 +209,7 @@ def pattern_of(text: str) -> str:
     try:
         return read_pattern(text) if text else ""
     except ValueError as error:
-        raise InvalidCommandError("pattern", str(error)) from None
+        raise commands.InvalidCommandError("pattern", str(error)) from None
 
 
 def part_of_name(search: str) -> str:
@@ -262,95 +223,73 @@ def part_of_name(search: str) -> str:
 # ---------------------------------------------------------------- URLs
 
 
-async def _add_seeds(command: AddSeeds, place: Place) -> SeedsAdded:
+async def _add_seeds(command: commands.AddSeeds, place: Place) -> commands.SeedsAdded:
     links: dict[str, Link] = {}
-    refused: list[RefusedSeed] = []
+    refused: list[commands.RefusedSeed] = []
     again_before = place.clock.wall() - READ_AGAIN_S
     for text in command.urls:
         try:
             url = parse_seed(text)
-            place.check_seed(url)
+            if place.state is not None:  # else, the crawl that visits it checks it
+                check_identity(place.config, [url])
         except (SeedError, ConfigError) as error:
-            refused.append(RefusedSeed(url=without_userinfo(text), reason=str(error)))
+            refused.append(commands.RefusedSeed(url=without_userinfo(text), reason=str(error)))
             continue
         links[url] = seed_link(
             place.config, url, priority=command.priority, again_before=again_before
         )
 
-    async def change() -> SeedsAdded:
-        added, given = 0, list(links.values())
-        for at in range(0, len(given), SEEDS_AT_ONCE):
-            added += await place.add(given[at : at + SEEDS_AT_ONCE])
+    async def change() -> commands.SeedsAdded:
+        added, queued = 0, list(links.values())
+        for at in range(0, len(queued), SEEDS_AT_ONCE):
+            added += await place.add(queued[at : at + SEEDS_AT_ONCE])
         known = len(command.urls) - len(refused) - added
-        result = SeedsAdded(added=added, known=known, refused=tuple(refused))
-        place.announce(command, result)
-        return result
+        return commands.SeedsAdded(added=added, known=known, refused=tuple(refused))
 
-    order = scope_of_seeds(list(links)) if links else None
+    order = commands.scope_of_seeds(list(links)) if links else None
     return await place.step(command, change, order=order)
 
 
-async def _retry_failed(command: RetryFailed, place: Place) -> Retried:
-    command = structs.replace(command, host=await _one_host(command.host, place))
+async def _change_failed(command: commands.FailedCommand[Any], place: Place) -> Any:
+    """Queue failed URLs again, or drop them."""
+    if command.host is not None:
+        command = structs.replace(command, host=await stored_name(place.reader, command.host))
+    retries = isinstance(command, commands.RetryFailed)
     if command.dry_run:
-        count = await _failed(place.reader, command.host, command.code)
-        if command.code in (None, FailureCode.QUARANTINED):
-            count += await _quarantined_files(place.reader, command.host)
-        return Retried(retried=count, dry_run=True)
+        return command.counted(await _failed(place.reader, command, files=retries))
+    change = place.store.retry_failed if retries else place.store.drop_failed
 
-    async def change() -> Retried:
-        result = Retried(retried=await place.store.retry_failed(command.host, command.code))
-        place.announce(command, result)
-        return result
+    async def changed() -> Any:
+        return command.counted(await change(command.host, command.code))
 
-    return await place.step(command, change, order=command)
+    order = command if isinstance(command, commands.RetryFailed) else None
+    return await place.step(command, changed, order=order)
 
 
-async def _drop_failed(command: DropFailed, place: Place) -> FailedDropped:
-    command = structs.replace(command, host=await _one_host(command.host, place))
-    if command.dry_run:
-        count = await _failed(place.reader, command.host, command.code)
-        return FailedDropped(dropped=count, dry_run=True)
-
-    async def change() -> FailedDropped:
-        result = FailedDropped(dropped=await place.store.drop_failed(command.host, command.code))
-        place.announce(command, result)
-        return result
-
-    return await place.step(command, change)
-
-
-async def _one_host(host: str | None, place: Place) -> str | None:
-    return None if host is None else await stored_name(place.reader, host)
-
-
-async def _failed(reader: Reader, host: str | None, code: str | None) -> int:
-    """How many URLs have failed."""
+async def _failed(reader: Reader, command: commands.FailedCommand[Any], *, files: bool) -> int:
+    """How many URLs have failed. files: with quarantined robots.txt."""
+    host, code = command.host, command.code
     wanted = UrlFilter(state=UrlList.FAILED, host=host, code=code or "")
-    count, after = 0, ""
-    while True:
+    count = 0
+    after: str | None = ""
+    while after is not None:
         page = await reader.urls_page(wanted, limit=ROWS_MAX, after=after)
-        count += len(page.rows)
-        if page.after is None:
-            return count
-        after = page.after
-
-
-async def _quarantined_files(reader: Reader, host: str | None) -> int:
-    """How many robots.txt files are quarantined."""
-    async with aclosing(reader.iterate("robots", host=host)) as rows:
-        return sum([row["error"] == QUARANTINED async for row in rows])
+        count, after = count + len(page.rows), page.after
+    if files and code in (None, FailureCode.QUARANTINED):
+        async with aclosing(reader.iterate("robots", host=host)) as rows:
+            count += sum([row["error"] == QUARANTINED async for row in rows])
+    return count
 
 
 Executor = Callable[[Any, Place], Awaitable[Any]]
-EXECUTORS: Final[Mapping[type[OperatorCommand[Any]], Executor]] = {
-    PauseCrawl: _set_paused,
-    ResumeCrawl: _set_paused,
-    PauseHosts: _steer_hosts,
-    ResumeHosts: _steer_hosts,
-    SlowHosts: _steer_hosts,
-    AddSeeds: _add_seeds,
-    RetryFailed: _retry_failed,
-    DropFailed: _drop_failed,
-    Reload: _reload,
+EXECUTORS: Final[Mapping[type[commands.OperatorCommand[Any]], Executor]] = {
+    commands.PauseCrawl: _set_paused,
+    commands.ResumeCrawl: _set_paused,
+    commands.PauseHosts: _steer_hosts,
+    commands.ResumeHosts: _steer_hosts,
+    commands.SlowHosts: _steer_hosts,
+    commands.AddSeeds: _add_seeds,
+    commands.RetryFailed: _change_failed,
+    commands.DropFailed: _change_failed,
+    commands.Reload: _reload,
 }

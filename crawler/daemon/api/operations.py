@@ -95,7 +95,7 @@ class Operations:
         self._health = health
         self.history = history
         self.log = log
-        control.announcer = self._announce
+        control.announce = self._announce
         if certificate is not None:
             control.also_reloaded = CertificateReload(certificate, clock)
         self.queue = QueueView(control, reader, clock)

@@ -111,7 +111,7 @@ class ConfigParams(Strict, frozen=True, kw_only=True):
 
 
 class DryRunParams(Strict, frozen=True, kw_only=True):
-    dry_run: bool = False
+    dry: bool = field(default=False, name="dry_run")
 
 
 class CheckBody(Strict, frozen=True, kw_only=True):

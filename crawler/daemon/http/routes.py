@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from crawler.command_table import COMMANDS, CommandRow
 from crawler.daemon import list_responses, responses, robots_responses
@@ -17,6 +17,7 @@ from crawler.daemon.api.operations import Operations
 from crawler.daemon.api.url_lists import UrlLists
 from crawler.daemon.http import request_types as types
 from crawler.daemon.http.request_types import NoParams, Strict, read_body, read_query
+from crawler.operator_commands import OperatorCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +44,18 @@ class Route:
         return await self.operation(operations, **given)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRoute(Route):
-    """The route of an operator's command: its body is the command. `dry_run` may be in the query
-    instead."""
-
-    async def serve(
-        self, operations: Operations, items: Iterable[tuple[str, str]], raw: bytes
-    ) -> object:
-        given = asdict(read_query(items, self.query))
-        command: Any = read_body(raw, self.body)
-        return await operations.execute(
-            replace(command, **given) if any(given.values()) else command
-        )
+async def _execute(
+    kind: type[OperatorCommand[Any]], operations: Operations, *, dry: bool = False, **given: Any
+) -> object:
+    """dry: from the query."""
+    return await operations.execute(kind(**given | ({"dry_run": True} if dry else {})))
 
 
 def _command_route(row: CommandRow) -> Route:
     dry_run = "dry_run" in row.command.__struct_fields__
-    return CommandRoute(
-        "POST",
-        row.route,
-        row.summary,
-        row.result,
-        Operations.execute,
-        types.DryRunParams if dry_run else NoParams,
-        row.command,
-    )
+    query = types.DryRunParams if dry_run else NoParams
+    run = partial(_execute, row.command)
+    return Route("POST", row.route, row.summary, row.result, run, query, row.command)
 
 
 async def _may_fetch(operations: Operations, url: str) -> responses.MayFetch:

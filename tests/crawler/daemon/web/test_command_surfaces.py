@@ -19,7 +19,7 @@ from crawler.daemon.http.routes import ROUTES
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.web import add_pages
 from crawler.daemon.web.rendering import NOTICES, Renderer
-from crawler.operator_commands import HostCommand, OperatorCommand
+from crawler.operator_commands import FailedCommand, HostCommand, OperatorCommand
 from crawler.steering import execution
 from crawler.testing import JumpClock
 
@@ -32,7 +32,7 @@ each_row = pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
 def kinds(base: type[OperatorCommand[Any]] = OperatorCommand) -> Iterator[type]:
     """All commands that can be given."""
     for kind in base.__subclasses__():
-        if kind is HostCommand:
+        if kind in (HostCommand, FailedCommand):
             yield from kinds(kind)
         else:
             yield kind
