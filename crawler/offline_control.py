@@ -26,7 +26,7 @@ from crawler.operator_commands import (
     Result,
     encode,
 )
-from crawler.steering.execution import Announcer, execute, unannounced
+from crawler.steering.execution import Announcer, execute
 from crawler.steering.queue_holds import QueueReason
 from storage.reader import HostsHeld
 from storage.store import Link, Reader, Store
@@ -62,7 +62,7 @@ async def execute_in_database(
             session = await store.open_session(row_of(command).name.replace("_", " "))
             stack.push_async_callback(store.close, session)
         reader = await stack.enter_async_context(looking_into(location))
-        place = _Database(config, clock, store, reader, session, unannounced)
+        place = _Database(config, clock, store, reader, session, lambda *_: None)
         return await execute(command, place), await place.workers()
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from storage.store import Reader, Row
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
+_Target = Sequence[Mapping[str, Any]]
 
 # storage.paging.HostFilter and HOST_SORTS, which are too slow to import for --help; a test compares
 # them.
@@ -53,16 +53,6 @@ def host() -> None:
     its subdomains. A pattern covers the hosts that are known now; for those that are discovered
     later, use a [site] table of the config. If no known host matches, nothing changes, and the exit
     code is 0; an unknown name is an error."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """The hosts that a command line means. state: "" for any."""
-
-    names: Sequence[str]
-    patterns: Sequence[str]
-    state: str
-    dry_run: bool
 
 
 def _target_options(command: _Command) -> _Command:
@@ -86,7 +76,7 @@ def _target_options(command: _Command) -> _Command:
 
 
 def _target(hosts: Sequence[str], everything: bool, state: str, dry_run: bool) -> _Target:
-    """Raises UsageError."""
+    """The fields of each HostCommand that the command line means. Raises UsageError."""
     from crawler.config.host_patterns import read_pattern
 
     if everything and hosts:
@@ -103,7 +93,8 @@ def _target(hosts: Sequence[str], everything: bool, state: str, dry_run: bool) -
         raise click.UsageError(str(error)) from None
     if not hosts:
         read = ["*"]
-    return _Target(names, read, state, dry_run)
+    named = [{"hosts": tuple(names), "dry_run": dry_run}] if names else []
+    return [*named, *({"pattern": one, "state": state, "dry_run": dry_run} for one in read)]
 
 
 @host.command(short_help="Stop contacting hosts.")
@@ -235,30 +226,21 @@ def _sentence(done: Controlled, is_done: str, are_done: str, would: str) -> str:
 
 
 def _steer(
-    database: DatabaseOptions, target: _Target, kind: type[HostCommand], **values: float
+    database: DatabaseOptions, target: _Target, kind: type[HostCommand], **values: Any
 ) -> Controlled:
     """Pause, resume or slow hosts; `host` of the result is the one that was named. Raises
     UsageError for an unknown host, StoreRefused, StoreError."""
     from crawler.operator_commands import Controlled
 
     config = database.existing()
-    dry_run, count, names = target.dry_run, 0, list[str]()
     with running_crawl.refusals():
-        commands = [
-            kind(pattern=pattern, state=target.state, dry_run=dry_run, **values)  # type: ignore[arg-type]
-            for pattern in target.patterns
-        ]
-        if target.names:
-            named = kind(hosts=tuple(target.names), dry_run=dry_run, **values)  # type: ignore[arg-type]
-            commands.insert(0, named)
-    for command in commands:
-        done = running_crawl.carry_out(config, command).result
-        count += done.hosts
-        names += done.names
-    single = len(target.names) == 1 and not target.patterns and not dry_run
+        commands = [kind(**fields, **values) for fields in target]
+    done = [running_crawl.carry_out(config, command).result for command in commands]
+    names = [name for one in done for name in one.names]
+    single = len(done) == 1 and len(commands[0].hosts) == 1 and not commands[0].dry_run
     return Controlled(
-        hosts=count,
+        hosts=sum(one.hosts for one in done),
         names=tuple(names[:NAMES_SHOWN]),
-        dry_run=dry_run,
+        dry_run=commands[0].dry_run,
         host=names[0] if single else None,
     )

@@ -36,7 +36,7 @@ from crawler.operator_commands import (
     scope_of_seeds,
 )
 from crawler.scheduling.seeding import seed_link
-from crawler.steering.execution import Announcer, execute, unannounced
+from crawler.steering.execution import Announcer, execute
 from crawler.steering.live_state import (
     ActiveHold,
     Activity,
@@ -116,7 +116,7 @@ class Control:
         self._fetcher = fetcher
         self.store = store
         self.reader = reader
-        self.announce: Announcer = unannounced
+        self.announce: Announcer = lambda *_: None
         self.also_reloaded: AlsoReloaded | None = None
         self.clock = clock
         self._source = source

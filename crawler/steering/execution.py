@@ -11,7 +11,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from msgspec import convert, structs
+from msgspec import structs
 
 from crawler import operator_commands as commands
 from crawler.clock import Clock
@@ -27,7 +27,7 @@ from policies.retries import FailureCode
 from policies.url import SeedError, parse_seed, without_userinfo
 from storage.paging import ROWS_MAX, HostFilter
 from storage.reader import HostsHeld, UrlFilter, UrlList
-from storage.store import SEEDS_AT_ONCE, Link, Reader, Store
+from storage.store import SEEDS_AT_ONCE, Link, Reader, Row, Store
 
 NAMES_SHOWN: Final = 20  # of the hosts in a result and in the log
 
@@ -80,10 +80,6 @@ class Place(Protocol):
         ...
 
 
-def unannounced(_command: commands.OperatorCommand[Any], _result: Any, _complete: bool) -> None:
-    """Announce a command to nobody."""
-
-
 async def execute(command: commands.OperatorCommand[Result], place: Place) -> Result:
     """Execute a command, and return its result once it is durable and, in a running crawl, in
     effect. Raises InvalidCommandError, UnknownHost, ConfigError and StoreError."""
@@ -119,8 +115,9 @@ async def _reload(command: commands.Reload, place: Place) -> commands.Reloaded:
 
 async def _steer_hosts(command: commands.HostCommand, place: Place) -> commands.Controlled:
     """Change hosts in batches, between which the crawl commits."""
-    names = dict.fromkeys([await stored_name(place.reader, one) for one in command.names])
-    pieces = _selected(command, place) if command.selects else _once(list(names))
+    rows = [await _known(place.reader, one) for one in command.names]
+    names = list(dict.fromkeys(str(row["host"]) for row in rows))
+    pieces = _selected(command, place) if command.selects else _once(names)
     count, shown = 0, list[str]()
     complete = False
     try:
@@ -133,9 +130,12 @@ async def _steer_hosts(command: commands.HostCommand, place: Place) -> commands.
         result = commands.Controlled(hosts=count, names=tuple(shown), dry_run=command.dry_run)
         if (count or complete) and not command.dry_run:
             place.announce(command, result, complete)
-    row = await place.reader.host(shown[0]) if len(names) == 1 else None
-    settings = {name: row[name] for name in ("host", "paused", "slow_s")} if row else {}
-    return convert({**structs.asdict(result), **settings}, commands.Controlled, strict=False)
+    if len(names) != 1:
+        return result
+    changed = {} if command.dry_run else command.setting
+    slow_s = None if "clear_slow" in changed else changed.get("slow_s", rows[0]["slow_s"])
+    paused = bool(changed.get("paused", rows[0]["paused"]))
+    return structs.replace(result, host=names[0], paused=paused, slow_s=slow_s)
 
 
 async def _steer(command: commands.HostCommand, hosts: Sequence[str], place: Place) -> int:
@@ -183,11 +183,15 @@ async def _once(names: Sequence[str]) -> AsyncGenerator[Sequence[str], None]:
 
 async def stored_name(reader: Reader, text: str) -> str:
     """The name under which the store has a host. Raises InvalidCommandError and UnknownHost."""
+    return str((await _known(reader, text))["host"])
+
+
+async def _known(reader: Reader, text: str) -> Row:
     name = host_name(text)
     row = await known_host(reader, name)
     if row is None:
         raise commands.UnknownHost(name)
-    return str(row["host"])
+    return row
 
 
 def host_name(text: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from msgspec import structs
 
@@ -23,7 +23,6 @@ _LATER: Final = (
     "the command is kept and runs when the database is available again, unless the crawl ends "
     "first; do not repeat it"
 )
-_T = TypeVar("_T")
 
 
 async def carried_out(control: Control, command: OperatorCommand[Result]) -> Result:
@@ -31,7 +30,7 @@ async def carried_out(control: Control, command: OperatorCommand[Result]) -> Res
     base = control.config.given.base
     try:
         with as_problems():
-            result = await in_time(control, control.execute(command))
+            result = await _in_time(control, command)
     except ConfigError as error:
         problems = tuple(without_folder(each, base) for each in error.problems)
         title = "the config is not valid"
@@ -42,10 +41,10 @@ async def carried_out(control: Control, command: OperatorCommand[Result]) -> Res
     return result
 
 
-async def in_time(control: Control, command: Coroutine[Any, Any, _T]) -> _T:
-    """The result of a command. Raises Problem where the database delays it: the command stays
-    pending then, and runs when the database is available again."""
-    doing = asyncio.ensure_future(command)
+async def _in_time(control: Control, command: OperatorCommand[Result]) -> Result:
+    """Raises Problem where the database delays a command: it stays pending then, and runs when the
+    database is available again."""
+    doing = asyncio.ensure_future(control.execute(command))
     try:
         while not (await asyncio.wait({doing}, timeout=COMMAND_WAIT_S))[0]:
             trouble = control.store_trouble

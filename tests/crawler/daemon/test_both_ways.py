@@ -99,8 +99,7 @@ async def test_a_command_does_the_same_with_and_without_a_crawl(
         through_crawl = await said(daemon.operations.execute)
     found = await said(in_database)
     assert found == through_crawl
-    retried, dropped = (
-        [one for one in found if isinstance(one, kind)] for kind in (Retried, FailedDropped)
-    )
+    retried = [one for one in found if isinstance(one, Retried)]
+    dropped = [one for one in found if isinstance(one, FailedDropped)]
     assert [(one.retried, one.dry_run) for one in retried] == [(1, True), (0, True), (1, False)]
     assert [one.dropped for one in dropped] == [0, 1, 1, 0]

@@ -261,7 +261,7 @@ async def test_a_host_on_disk_can_be_paused_and_slowed(world: World) -> None:
     """The next lease has the new settings, and a resumed host is claimed again."""
     await world.store.open_session("hand")
     await world.store.add([Link(url=B[0], slot="b.test", host="b.test", depth=0, seed=True)])
-    assert await world.store.set_control("b.test", paused=True)
+    assert await world.store.set_controls(["b.test"], paused=True)
     crawled = await world.crawl(
         ANSWERS,
         *A,
