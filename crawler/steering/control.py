@@ -19,7 +19,6 @@ from crawler.config import Config, ConfigError, check_identity, seeds_of
 from crawler.frontier.reasons import (
     CRAWL_HELD,
     CRAWL_PAUSED,
-    IDLE,
     READY,
     Reason,
     Wait,
@@ -45,12 +44,12 @@ from crawler.steering.live_state import (
     HostState,
     HostUrls,
     host_state,
+    nothing_to_do,
     resident_bytes,
 )
 from crawler.steering.queue_holds import LiveWait, QueueReason, hosts_held, reason_of
 from crawler.steering.waits import stored_wait
 from policies.holds import Hold
-from policies.retries import FailureCode
 from policies.robots import RuleSet
 from policies.scope import Scope
 from storage.history import HistoryCounts, Mark
@@ -231,7 +230,7 @@ class Control:
                 at_s, reason = move.at_s, move.reason
                 wait_s = math.inf if at_s is None else max(0.0, at_s - self.clock.monotonic())
             elif state is HostState.IDLE:
-                reason = _nothing_to_do(held)
+                reason = nothing_to_do(held)
         return state, wait_s, reason
 
     def live_waits(self) -> dict[str, LiveWait]:
@@ -392,17 +391,6 @@ class Control:
             if self.store.shared:
                 order = encode(scope_of_seeds(list(seeds)))
                 await self.store.publish(self._scheduler.crawl.session, order)
-
-
-def _nothing_to_do(held: HostQueue) -> Reason:
-    """Why a host in memory has nothing to do."""
-    if held.full:
-        return limit_reached(held.full)
-    lost = next((one for one in held.out_of_reach.values() if one.given_up), None)
-    if lost is None:
-        return IDLE
-    forbidden = lost.failure.code is FailureCode.ADDRESS
-    return Reason(Wait.FORBIDDEN if forbidden else Wait.GIVEN_UP, lost.failure.error)
 
 
 def _wall(clock: Clock, wait_s: float, host: HostQueue) -> float | None:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from crawler.frontier.reasons import IDLE, Reason, Wait, limit_reached
 from crawler.operator_commands import CrawlState
+from policies.retries import FailureCode
 from storage.store import Queued
 
 if TYPE_CHECKING:
@@ -110,6 +112,17 @@ def host_state(host: HostQueue, wait_s: float) -> HostState:
     if host.prefetched:
         return HostState.WAITING if wait_s else HostState.READY
     return HostState.CLOSED if host.closed else HostState.IDLE
+
+
+def nothing_to_do(held: HostQueue) -> Reason:
+    """Why a host in memory has nothing to do."""
+    if held.full:
+        return limit_reached(held.full)
+    lost = next((one for one in held.out_of_reach.values() if one.given_up), None)
+    if lost is None:
+        return IDLE
+    forbidden = lost.failure.code is FailureCode.ADDRESS
+    return Reason(Wait.FORBIDDEN if forbidden else Wait.GIVEN_UP, lost.failure.error)
 
 
 def resident_bytes() -> int | None:
