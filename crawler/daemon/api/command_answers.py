@@ -49,10 +49,12 @@ async def _in_time(control: Control, command: OperatorCommand[Result]) -> Result
         while not (await asyncio.wait({doing}, timeout=COMMAND_WAIT_S))[0]:
             trouble = control.store_trouble
             if trouble is not None and control.state is not CrawlState.STOPPING:
+                doing.add_done_callback(lambda late: late.cancelled() or late.exception())
                 raise Problem(503, f"{trouble.sentence}; {_LATER}")
-        return doing.result()
-    finally:
-        doing.cancel()  # this only waits for the command, which is a task of the crawl
+    except asyncio.CancelledError:
+        doing.cancel()  # a step that has begun is a task of the crawl, and is not cut short
+        raise
+    return doing.result()
 
 
 class CertificateReload:

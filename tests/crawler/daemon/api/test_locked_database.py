@@ -79,13 +79,18 @@ async def test_a_postponed_command_runs_once(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command_answers, "COMMAND_WAIT_S", WAIT_S)
+    announced: list[str] = []
+    monkeypatch.setattr(
+        daemon.operations.stream, "change", lambda what, **_values: announced.append(what)
+    )
     with locked(daemon.database):
         answer = await daemon.client.post("/api/hosts/pause", {"host": "a.test"})
         assert answer.status == 503
         assert "another program holds a lock" in answer.body["detail"]
     async with asyncio.timeout(20):
-        while not (await daemon.operations.host("a.test")).paused:  # noqa: ASYNC110
+        while announced != ["host_pause"]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+    assert (await daemon.operations.host("a.test")).paused
     # In time again, and after the other.
     resumed = await daemon.operations.execute(ResumeHosts(host="a.test"))
     assert not resumed.paused
