@@ -117,11 +117,10 @@ async def _steer_hosts(command: commands.HostCommand, place: Place) -> commands.
     """Change hosts in batches, between which the crawl commits."""
     rows = [await _known(place.reader, one) for one in command.names]
     names = list(dict.fromkeys(str(row["host"]) for row in rows))
-    pieces = _selected(command, place) if command.selects else _once(names)
     count, shown = 0, list[str]()
     complete = False
     try:
-        async with aclosing(pieces) as found:
+        async with aclosing(_pieces(command, names, place)) as found:
             async for piece in found:
                 shown += piece[: NAMES_SHOWN - len(shown)]
                 count += len(piece) if command.dry_run else await _steer(command, piece, place)
@@ -151,10 +150,13 @@ async def _steer(command: commands.HostCommand, hosts: Sequence[str], place: Pla
     return known
 
 
-async def _selected(
-    command: commands.HostCommand, place: Place
+async def _pieces(
+    command: commands.HostCommand, names: Sequence[str], place: Place
 ) -> AsyncGenerator[Sequence[str], None]:
-    """The names of the selected hosts, in order. Hosts may be changed meanwhile."""
+    """The named hosts, or the selected ones, in order. Hosts may be changed meanwhile."""
+    if not command.selects:
+        yield names
+        return
     pattern = pattern_of(command.pattern)
     state = command.state or str(HostFilter.ALL)
     if state not in tuple(HostFilter):
@@ -175,10 +177,6 @@ async def _selected(
         if page.rows:
             yield [str(row["host"]) for row in page.rows]
         after = page.after
-
-
-async def _once(names: Sequence[str]) -> AsyncGenerator[Sequence[str], None]:
-    yield names
 
 
 async def stored_name(reader: Reader, text: str) -> str:
