@@ -114,7 +114,11 @@ async def open_crawl(
                 "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
             )
         await _judge_anew(config, store, session)
-        async with network as fetcher, opened_sinks(config, clock) as sinks:
+        async with (
+            network as fetcher,
+            opened_sinks(config, clock) as sinks,
+            looking_into(config.storage.location) as reader,
+        ):
             context = crawl_context(
                 config,
                 store=store,
@@ -133,6 +137,7 @@ async def open_crawl(
                 scheduler,
                 config=config,
                 store=store,
+                reader=reader,
                 clock=clock,
                 source=source,
                 fetcher=fetcher,

@@ -2,110 +2,114 @@
 
 In a file, no crawl may have it open. On a server, workers may: they obey the order that each
 command publishes, with their next renewal.
-
-All functions raise StoreRefused (the database is in use, or not one of ours) and StoreError.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from crawler.clock import RealClock
-from crawler.config import Config
-from crawler.databases import open_store
-from crawler.orders import (
-    HOSTS_AT_ONCE,
-    Command,
+from crawler.clock import Clock, RealClock
+from crawler.command_table import row_of
+from crawler.config import Config, ConfigError
+from crawler.databases import looking_into, open_store
+from crawler.operator_commands import (
+    CrawlState,
+    InvalidCommandError,
+    OperatorCommand,
+    OrderedCommand,
     Reload,
-    RetryFailed,
-    SteerHosts,
+    Reloaded,
+    Result,
     encode,
-    seeds_added,
 )
-from crawler.scheduling.seeding import queue_seeds
-from crawler.steering.control import checked_delay_s
-from crawler.steering.host_selection import HostSetting
-from storage.location import Location
-from storage.store import Store
+from crawler.steering.execution import Announcer, execute
+from crawler.steering.queue_holds import QueueReason
+from storage.reader import HostsHeld
+from storage.store import Link, Reader, Store
+
+_T = TypeVar("_T")
+
+_NO_ANSWER: Final = (
+    "the workers of a shared database do not answer; use the page, or POST /api/reload?dry_run=1"
+)
 
 
-async def steer_hosts(location: Location, hosts: Sequence[str], setting: HostSetting) -> int:
-    """Pause, resume or slow hosts; return how many are known. Raises ValueError for an invalid
-    delay."""
-    if setting.slow_s is not None:
-        checked_delay_s(setting.slow_s)
-    values = structs.asdict(setting)
-    known = 0
-    async with _held(open_store(location, RealClock()), "host") as held:
-        for at in range(0, len(hosts), HOSTS_AT_ONCE):
-            batch = tuple(hosts[at : at + HOSTS_AT_ONCE])
-            if found := await held.store.set_controls(batch, **values):
-                await held.publish(SteerHosts(slots=batch, **values))
-            known += found
-    return known
+async def execute_in_database(
+    config: Config, command: OperatorCommand[Result]
+) -> tuple[Result, int]:
+    """Execute a command in the database of a config; return its result, and how many workers share
+    the database, and obey.
 
-
-async def set_paused(location: Location, *, paused: bool) -> bool:
-    """Pause or resume the whole crawl; return whether that changed anything. Workers that share the
-    database obey with their next renewal; a daemon that is started later, from its start."""
-    async with _held(open_store(location, RealClock()), "pause") as held:
-        before = await held.store.paused()
-        await held.store.set_paused(paused)
-        return before is not paused
-
-
-async def reload_workers(location: Location) -> None:
-    """Have the workers that share a database read their config files again, each its own."""
-    async with _held(open_store(location, RealClock()), "reload") as held:
-        await held.publish(Reload())
-
-
-async def add_seeds(config: Config, urls: Sequence[str], priority: float = 0.0) -> int:
-    """Queue seeds (canonical URLs) and return how many were new. The crawl that visits them decides
-    whether they may be contacted."""
-    limit = config.scope.max_queries_per_path
+    Seeds are queued as the config says; the crawl that visits them decides whether they may be
+    contacted. Raises StoreRefused (the database is in use, or not one of ours), StoreError and, as
+    `execute`, InvalidCommandError, UnknownHost and ConfigError.
+    """
+    location = config.storage.location
     clock = RealClock()
-    mode = config.storage.mode
-    store = open_store(config.storage.location, clock, queries_per_path_max=limit, file_mode=mode)
-    async with _held(store, "seeds") as held:
-        added = await queue_seeds(config, store, urls, now_s=clock.wall(), priority=priority)
-        await held.publish(seeds_added(list(urls)))
-        return added
+    store = open_store(
+        location,
+        clock,
+        queries_per_path_max=config.scope.max_queries_per_path,
+        file_mode=config.storage.mode,
+    )
+    async with AsyncExitStack() as stack:
+        session = 0
+        if not getattr(command, "dry_run", False):  # which only reads
+            session = await store.open_session(row_of(command).name.replace("_", " "))
+            stack.push_async_callback(store.close, session)
+        reader = await stack.enter_async_context(looking_into(location))
+        place = _Database(config, clock, store, reader, session, lambda *_: None)
+        return await execute(command, place), await place.workers()
 
 
-async def retry_failed(location: Location, host: str | None = None, code: str | None = None) -> int:
-    """Queue failed URLs again, of one host and with one code if given; return how many."""
-    async with _held(open_store(location, RealClock()), "retry failed") as held:
-        count = await held.store.retry_failed(host, code)
-        await held.publish(RetryFailed(host=host, code=code))
-        return count
+class _Database(Struct):
+    """A database, as a place to execute commands."""
 
-
-async def drop_failed(location: Location, host: str | None = None, code: str | None = None) -> int:
-    """Drop failed URLs, of one host and with one code if given; return how many."""
-    async with _held(open_store(location, RealClock()), "drop failed") as held:
-        return await held.store.drop_failed(host, code)
-
-
-class _Held(Struct, frozen=True):
-    """A store with a session of this command."""
-
+    config: Config
+    clock: Clock
     store: Store
+    reader: Reader
     session: int
+    announce: Announcer
 
-    async def publish(self, command: Command) -> None:
-        """Let workers that share the database apply what was changed in it."""
-        if self.store.shared:
-            await self.store.publish(self.session, encode(command))
+    @property
+    def state(self) -> CrawlState | None:
+        return None
 
+    async def workers(self) -> int:
+        """How many workers share it."""
+        if not self.store.shared:
+            return 0
+        return sum(row["id"] != self.session for row in await self.reader.workers())
 
-@contextlib.asynccontextmanager
-async def _held(store: Store, name: str) -> AsyncIterator[_Held]:
-    session = await store.open_session(name)
-    try:
-        yield _Held(store, session)
-    finally:
-        await store.close(session)
+    async def step(
+        self,
+        command: OperatorCommand[Any],
+        change: Callable[[], Awaitable[_T]],
+        *,
+        order: OrderedCommand | None = None,
+        announced: bool = True,
+    ) -> _T:
+        result = await change()
+        if order is not None and self.store.shared:
+            await self.store.publish(self.session, encode(order))
+        return result
+
+    async def add(self, links: Sequence[Link]) -> int:
+        return sum((await self.store.add(links)).added.values())
+
+    async def reload(self, command: Reload) -> Reloaded:
+        """The workers read their files, each its own."""
+        if not await self.workers():
+            where = f"{self.config.storage.location}, or it has no socket"
+            raise ConfigError(f"no crawl is running on {where}: there is nothing to reload")
+        if command.dry_run:
+            raise ConfigError(_NO_ANSWER)
+        return Reloaded(changes=(), restart=(), warnings=(), dry_run=False)
+
+    def hosts_held(self, reason: QueueReason) -> HostsHeld:
+        raise InvalidCommandError("reason", "is known only while a crawl runs")

@@ -14,10 +14,11 @@ from policies.retries import FailureCode
 from policies.robots_state import QUARANTINE_S, RobotsState
 
 _SUSPECT: Final = "the process ended while it was read"
-_QUARANTINED: Final = (
+QUARANTINED: Final = (
     f"{FailureCode.QUARANTINED}: the process ended twice while it was read; "
     "`courtly retry quarantined` has it fetched again"
 )
+"""The error of a quarantined file."""
 
 
 def is_suspect(state: RobotsState) -> bool:
@@ -27,7 +28,7 @@ def is_suspect(state: RobotsState) -> bool:
 
 def is_quarantined(state: RobotsState) -> bool:
     """Whether its origin is closed, whatever else is known or configured."""
-    return state.error == _QUARANTINED
+    return state.error == QUARANTINED
 
 
 def died_with(state: RobotsState, *, now_s: float) -> RobotsState:
@@ -42,7 +43,7 @@ def died_with(state: RobotsState, *, now_s: float) -> RobotsState:
         retry_at=now_s + QUARANTINE_S,
         failures=state.failures + 1,
         unreachable_since=now_s if since_s is None else min(since_s, now_s),
-        error=_QUARANTINED,
+        error=QUARANTINED,
     )
 
 

@@ -449,20 +449,6 @@ class Store(Protocol):
         transactions, as `fail_host`."""
         ...
 
-    async def set_control(
-        self,
-        slot: str,
-        *,
-        paused: bool | None = None,
-        slow_s: float | None = None,
-        clear_slow: bool = False,
-    ) -> bool:
-        """Pause or slow a host until further notice; return False for an unknown host.
-
-        An existing lease is not affected. None leaves a setting unchanged; `clear_slow` removes the
-        delay. A changed delay applies to a free host as by `recheck_delays`."""
-        ...
-
     async def set_controls(
         self,
         slots: Sequence[str],
@@ -471,8 +457,11 @@ class Store(Protocol):
         slow_s: float | None = None,
         clear_slow: bool = False,
     ) -> int:
-        """As `set_control`, for several hosts in one transaction, for which other calls wait: a few
-        hundred at a time. Return how many are known."""
+        """Pause or slow hosts until further notice, in one transaction, for which other calls wait:
+        a few hundred at a time. Return how many are known.
+
+        An existing lease is not affected. None leaves a setting unchanged; `clear_slow` removes the
+        delay. A changed delay applies to a free host as by `recheck_delays`."""
         ...
 
     async def recheck_delays(self, session: int) -> None:

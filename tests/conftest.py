@@ -291,6 +291,7 @@ class World:
             scheduler,
             config=config,
             store=medium,
+            reader=self.store.reader,
             clock=self.clock,
             source=None if reread is None else ConfigFrom(reread),
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,12 +27,12 @@ from crawler.explain.formatting import counted
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
 
-    from crawler.steering.host_selection import HostSelection
-    from storage.location import Location
+    from crawler.operator_commands import Controlled, HostCommand
     from storage.reader import RowPage
     from storage.store import Reader, Row
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
+_Target = Sequence[Mapping[str, Any]]
 
 # storage.paging.HostFilter and HOST_SORTS, which are too slow to import for --help; a test compares
 # them.
@@ -53,16 +53,6 @@ def host() -> None:
     its subdomains. A pattern covers the hosts that are known now; for those that are discovered
     later, use a [site] table of the config. If no known host matches, nothing changes, and the exit
     code is 0; an unknown name is an error."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """The hosts that a command line means. state: "" for any."""
-
-    names: Sequence[str]
-    patterns: Sequence[str]
-    state: str
-    dry_run: bool
 
 
 def _target_options(command: _Command) -> _Command:
@@ -86,7 +76,7 @@ def _target_options(command: _Command) -> _Command:
 
 
 def _target(hosts: Sequence[str], everything: bool, state: str, dry_run: bool) -> _Target:
-    """Raises UsageError."""
+    """The fields of each HostCommand that the command line means. Raises UsageError."""
     from crawler.config.host_patterns import read_pattern
 
     if everything and hosts:
@@ -103,7 +93,8 @@ def _target(hosts: Sequence[str], everything: bool, state: str, dry_run: bool) -
         raise click.UsageError(str(error)) from None
     if not hosts:
         read = ["*"]
-    return _Target(names, read, state, dry_run)
+    named = [{"hosts": tuple(names), "dry_run": dry_run}] if names else []
+    return [*named, *({"pattern": one, "state": state, "dry_run": dry_run} for one in read)]
 
 
 @host.command(short_help="Stop contacting hosts.")
@@ -112,11 +103,13 @@ def _target(hosts: Sequence[str], everything: bool, state: str, dry_run: bool) -
 def pause(target: _Target, database: DatabaseOptions) -> None:
     """Stop contacting hosts until they are resumed. Requests in flight are finished; their URLs
     stay queued."""
-    done = _steer(database, target, "pause")
-    if done.single:
-        say(f"{done.single} is paused; run `courtly host resume {done.single}` to continue")
+    from crawler.operator_commands import PauseHosts
+
+    done = _steer(database, target, PauseHosts)
+    if done.host:
+        say(f"{done.host} is paused; run `courtly host resume {done.host}` to continue")
     else:
-        say(done.sentence("is paused", "are paused", "paused"))
+        say(_sentence(done, "is paused", "are paused", "paused"))
 
 
 @host.command(short_help="Undo pause and slow.")
@@ -125,11 +118,13 @@ def pause(target: _Target, database: DatabaseOptions) -> None:
 def resume(target: _Target, database: DatabaseOptions) -> None:
     """Undo both `pause` and `slow`. A host that could not be connected to is tried again without
     waiting for the next attempt."""
-    done = _steer(database, target, "resume")
-    if done.single:
-        say(f"{done.single} is resumed at its normal pace")
+    from crawler.operator_commands import ResumeHosts
+
+    done = _steer(database, target, ResumeHosts)
+    if done.host:
+        say(f"{done.host} is resumed at its normal pace")
     else:
-        say(done.sentence("is resumed", "are resumed", "resumed"))
+        say(_sentence(done, "is resumed", "are resumed", "resumed"))
 
 
 @host.command(short_help="Increase the delay of hosts.")
@@ -145,16 +140,17 @@ def resume(target: _Target, database: DatabaseOptions) -> None:
 def slow(target: _Target, delay: str, database: DatabaseOptions) -> None:
     """Wait at least the given delay after each contact with a host, until it is resumed."""
     from crawler.config.units import format_duration
+    from crawler.operator_commands import SlowHosts
 
     delay_s = _seconds(delay)
-    done = _steer(database, target, "slow", delay_s)
+    done = _steer(database, target, SlowHosts, delay_s=delay_s)
     pace = f"a minimum delay of {format_duration(delay_s)}"
     longer = "a longer delay, such as a Crawl-delay, still applies"
-    if done.single:
-        say(f"{done.single} has {pace}; {longer}")
+    if done.host:
+        say(f"{done.host} has {pace}; {longer}")
     else:
-        say(done.sentence(f"has {pace}", f"have {pace}", f"given {pace}"))
-        if done.count:
+        say(_sentence(done, f"has {pace}", f"have {pace}", f"given {pace}"))
+        if done.hosts:
             say(longer)
 
 
@@ -207,14 +203,11 @@ def _rows(
 def _seconds(text: str) -> float:
     """The value of --delay. Raises UsageError."""
     from crawler.config.units import parse_duration_s
-    from crawler.steering.control import checked_delay_s
 
+    with contextlib.suppress(ValueError):
+        return float(text)
     try:
-        try:
-            value = float(text)
-        except ValueError:
-            value = parse_duration_s(text)
-        return checked_delay_s(value)
+        return parse_duration_s(text)
     except ValueError as error:
         raise click.UsageError(f"--delay: {error}") from None
 
@@ -222,80 +215,32 @@ def _seconds(text: str) -> float:
 # ---------------------------------------------------------------- carrying it out
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """The hosts that were, or would be, changed. single: the one that was named."""
-
-    count: int
-    names: Sequence[str]
-    dry_run: bool
-    single: str = ""
-
-    def sentence(self, is_done: str, are_done: str, would: str) -> str:
-        if not self.count:
-            return "no known host matches: nothing changes"
-        more = self.count - len(self.names)
-        names = ", ".join(self.names) + (f" and {more:,} more" if more > 0 else "")
-        verb = is_done if self.count == 1 else are_done
-        verb = f"would be {would}" if self.dry_run else verb
-        return f"{counted(self.count, 'host')} {verb}: {names}"
+def _sentence(done: Controlled, is_done: str, are_done: str, would: str) -> str:
+    if not done.hosts:
+        return "no known host matches: nothing changes"
+    more = done.hosts - len(done.names)
+    names = ", ".join(done.names) + (f" and {more:,} more" if more > 0 else "")
+    verb = is_done if done.hosts == 1 else are_done
+    verb = f"would be {would}" if done.dry_run else verb
+    return f"{counted(done.hosts, 'host')} {verb}: {names}"
 
 
 def _steer(
-    database: DatabaseOptions, target: _Target, what: str, delay_s: float | None = None
-) -> _Done:
-    """Pause, resume or slow hosts through the running crawl, or else in the database. Raises
+    database: DatabaseOptions, target: _Target, kind: type[HostCommand], **values: Any
+) -> Controlled:
+    """Pause, resume or slow hosts; `host` of the result is the one that was named. Raises
     UsageError for an unknown host, StoreRefused, StoreError."""
-    location = database.location()
-    count, names = 0, list[str]()
-    requests: list[dict[str, object]] = [
-        {"pattern": pattern, "state": target.state} for pattern in target.patterns
-    ]
-    if target.names:
-        requests.insert(0, {"hosts": list(target.names)})
-    common: dict[str, object] = {"dry_run": target.dry_run}
-    if delay_s is not None:
-        common["delay_s"] = delay_s
-    for body in requests:
-        answer = running_crawl.ask(location, "POST", f"/api/hosts/{what}", body={**body, **common})
-        if answer is None:
-            answer = process.run(_offline(location, body, what, delay_s, dry_run=target.dry_run))
-        count += running_crawl.number(answer["hosts"])
-        found = answer["names"]
-        names += found if isinstance(found, list) else ()
-    named = len(target.names) == 1 and not target.patterns and not target.dry_run
-    return _Done(count, names[:NAMES_SHOWN], target.dry_run, names[0] if named else "")
+    from crawler.operator_commands import Controlled
 
-
-async def _offline(
-    location: Location,
-    body: Mapping[str, object],
-    what: str,
-    delay_s: float | None,
-    *,
-    dry_run: bool,
-) -> Mapping[str, object]:
-    """As the running crawl would answer."""
-    from crawler.offline_control import steer_hosts
-    from crawler.steering.host_selection import PAUSED, RESUMED, HostSelection, HostSetting
-
-    setting = {"pause": PAUSED, "resume": RESUMED}.get(what, HostSetting(slow_s=delay_s))
-    hosts = body.get("hosts")
-    if isinstance(hosts, list):
-        known = [await running_crawl.known_name(location, name) for name in hosts]
-        pieces: list[Sequence[str]] = [list(dict.fromkeys(known))]
-    else:
-        state = str(body["state"]) or "all"
-        pieces = await _selected(location, HostSelection(pattern=str(body["pattern"]), state=state))
-    names = [name for piece in pieces for name in piece]
-    if names and not dry_run:
-        await steer_hosts(location, names, setting)
-    return {"hosts": len(names), "names": names[:NAMES_SHOWN]}
-
-
-async def _selected(location: Location, selection: HostSelection) -> list[Sequence[str]]:
-    from crawler.databases import looking_into
-    from crawler.steering.host_selection import selected
-
-    async with looking_into(location) as reader:
-        return [piece async for piece in selected(reader, selection, now_s=time.time())]
+    config = database.existing()
+    with running_crawl.refusals():
+        commands = [kind(**fields, **values) for fields in target]
+    done = [running_crawl.carry_out(config, command).result for command in commands]
+    names = [name for one in done for name in one.names]
+    single = len(done) == 1 and len(commands[0].hosts) == 1 and not commands[0].dry_run
+    return Controlled(
+        hosts=sum(one.hosts for one in done),
+        names=tuple(names[:NAMES_SHOWN]),
+        dry_run=commands[0].dry_run,
+        host=names[0] if single else None,
+    )

@@ -62,8 +62,12 @@ class DatabaseOptions:
         return self._with_database(configured(self.config_file))
 
     def location(self) -> Location:
-        """The location of the database, for commands that need nothing else of the config. Raises
-        ConfigError, and UsageError if it is a file that does not exist."""
+        """The location of the database; raises as `existing`."""
+        return self.existing().storage.location
+
+    def existing(self) -> Config:
+        """The config, for commands that need no more of it than the database. Raises ConfigError,
+        and UsageError if that is a file that does not exist."""
         from crawler.config import ConfigError
 
         try:
@@ -71,7 +75,9 @@ class DatabaseOptions:
         except ConfigError as error:
             hint = "  This command needs only the database: name it with --db, without --config."
             raise ConfigError(*error.problems, hint) from None
-        return existing_database(self._with_database(config))
+        config = self._with_database(config)
+        existing_database(config)
+        return config
 
     def _with_database(self, config: Config) -> Config:
         if self.db is None:

@@ -1,28 +1,84 @@
-"""Requests to the crawl that has a database open, through its Unix socket."""
+"""Requests to the crawl that has a database open, through its Unix socket; and commands, which are
+executed in the database if no crawl answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import click
 
+from crawler.cli import process
+
 if TYPE_CHECKING:
+    from crawler.config import Config
+    from crawler.operator_commands import OperatorCommand
     from storage.location import Location
 
+Result = TypeVar("Result")
 
-def ask(
-    database: Location, method: str, route: str, *, body: Mapping[str, object] | None = None
-) -> Mapping[str, object] | None:
-    """The answer of the running crawl; None if no crawl runs or it has no socket, as with
-    PostgreSQL. Raises UsageError if it rejects the request, and ClickException if it fails."""
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut(Generic[Result]):
+    """The result of a command. answered: by the running crawl. workers: how many share the database
+    in which the command was executed, and obey it."""
+
+    result: Result
+    answered: bool
+    workers: int = 0
+
+    @property
+    def runs(self) -> bool:
+        """Whether a crawl runs."""
+        return self.answered or self.workers > 0
+
+
+def carry_out(config: Config, command: OperatorCommand[Result]) -> CarriedOut[Result]:
+    """Execute a command through the running crawl, or else in the database of a config. Raises
+    UsageError for what is wrong with it, ClickException, ConfigError and StoreError."""
+    with refusals():
+        return executed(config, command)
+
+
+def executed(config: Config, command: OperatorCommand[Result]) -> CarriedOut[Result]:
+    """As `carry_out`, but raises Problem, InvalidCommandError and UnknownHost."""
+    import msgspec
+
+    from crawler.command_table import row_of
+
+    row = row_of(command)
+    body = msgspec.to_builtins(command)
+    answer = request(config.storage.location, "POST", row.route, body=body)
+    if answer is not None:
+        return CarriedOut(msgspec.convert(answer, row.result), answered=True)  # type: ignore[arg-type]
+    from crawler.offline_control import execute_in_database
+
+    result, workers = process.run(execute_in_database(config, command))
+    return CarriedOut(result, answered=False, workers=workers)
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Raise UsageError for what is wrong with a command, and ClickException if it fails."""
     from crawler.daemon.problem import Problem
+    from crawler.operator_commands import InvalidCommandError, UnknownHost
 
     try:
-        return request(database, method, route, body=body)
+        yield
     except Problem as problem:
         kind = click.UsageError if problem.status < 500 else click.ClickException
         raise kind(problem.detail) from None
+    except (InvalidCommandError, UnknownHost) as error:
+        raise click.UsageError(str(error)) from None
+
+
+def ask(database: Location, method: str, route: str) -> Mapping[str, object] | None:
+    """The answer of the running crawl; None if no crawl runs or it has no socket, as with
+    PostgreSQL. Raises UsageError if it rejects the request, and ClickException if it fails."""
+    with refusals():
+        return request(database, method, route)
 
 
 def request(
@@ -38,22 +94,3 @@ def request(
         return control_client.ask(database.path, method, route, body=body)
     except control_client.NobodyAnswersError:
         return None
-
-
-async def known_name(database: Location, host: str) -> str:
-    """The host's name in the database. Raises UsageError for an unknown host, and StoreError."""
-    from crawler.databases import looking_into
-    from crawler.explain.explanation import known_host
-
-    async with looking_into(database) as reader:
-        row = await known_host(reader, host)
-    if row is None:
-        raise click.UsageError(
-            f"{host} is unknown to {database}: no URL on this host has ever been queued"
-        )
-    return str(row["host"])
-
-
-def number(value: object) -> int:
-    """A count in an answer."""
-    return value if isinstance(value, int) else 0

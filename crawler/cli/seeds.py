@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from contextlib import aclosing
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -21,12 +19,8 @@ from crawler.explain.formatting import counted, plain
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
 
-    from crawler.config import Config
     from storage.reader import RowPage
     from storage.store import Reader, Row
-
-BATCH_SEEDS = 5_000  # per request to a running crawl
-
 
 # Those of `crawler.daemon.api.url_lists`, which is too slow to import; a test compares them.
 STATES = ("queued", "visited", "blocked", "failed", "sitemap", "skipped")
@@ -97,37 +91,20 @@ def add(urls: tuple[str, ...], priority: float, database: DatabaseOptions) -> No
     A running crawl starts with them immediately. They extend the scope of the crawl like any seed.
     """
     from crawler.config import from_dict, seeds_of
+    from crawler.operator_commands import SEEDS_MAX, AddSeeds
 
     config = database.config()
-    wanted = seeds_of(from_dict({}), urls, stdin=True)
-    if not math.isfinite(priority):
-        raise click.UsageError("--priority: must be a finite number")
-    added, known, refused = _add(config, wanted, priority)
+    left = iter(seeds_of(from_dict({}), urls, stdin=True))
+    added, known, refused = 0, 0, list[str]()
+    while batch := tuple(islice(left, SEEDS_MAX)):
+        with running_crawl.refusals():
+            command = AddSeeds(urls=batch, priority=priority)
+        done = running_crawl.carry_out(config, command).result
+        added, known = added + done.added, known + done.known
+        refused += [f"{one.url}: {one.reason}" for one in done.refused]
     already = f", {known:,} already known" if known else ""
     say(f"{counted(added, 'new seed')} queued{already}")
     for sentence in refused:
         print_problems(plain(sentence))
     if refused:
         raise SystemExit(MISUSED)
-
-
-def _add(config: Config, urls: Sequence[str], priority: float) -> tuple[int, int, list[str]]:
-    """Return the number of new seeds, of known ones, and a sentence for each refused one. Raises
-    UsageError, StoreRefused and StoreError."""
-    left = iter(urls)
-    added, known, refused = 0, 0, list[str]()
-    while batch := list(islice(left, BATCH_SEEDS)):
-        body: dict[str, object] = {"urls": batch, "priority": priority}
-        answer = running_crawl.ask(config.storage.location, "POST", "/api/seeds", body=body)
-        if answer is None:
-            from crawler.offline_control import add_seeds
-
-            new = process.run(add_seeds(config, batch, priority))
-            added, known = added + new, known + len(batch) - new
-            continue
-        added += running_crawl.number(answer["added"])
-        known += running_crawl.number(answer["known"])
-        rejected = answer["refused"]
-        for one in rejected if isinstance(rejected, list) else ():
-            refused.append(f"{one['url']}: {one['reason']}")
-    return added, known, refused

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
-from crawler.cli import process, running_crawl
+from crawler.cli import running_crawl
 from crawler.cli.exit_codes import MISUSED, print_problems
 from crawler.cli.options import DatabaseOptions, database_options
 from crawler.cli.text import echo_json, say
 from crawler.explain.formatting import counted, plain
 
 if TYPE_CHECKING:
-    from storage.location import Location
+    from crawler.operator_commands import Reloaded
 
 _RESTART = "takes effect after a restart"
 
@@ -25,22 +24,19 @@ def pause(database: DatabaseOptions) -> None:
     """Pause the whole crawl until `courtly resume`: no request is sent to any host, not even for
     robots.txt; requests in flight finish. The pause is stored in the database. If no crawl is
     running, `courtly run` starts paused, and `courtly crawl` resumes."""
-    location = database.location()
-    if (before := _state(location)) is None:
-        changed, workers = process.run(_set_paused(location, paused=True))
-        if workers:
-            obeyed = (
-                f"{counted(workers, 'worker')} of the database will stop within a second or two"
-            )
-        else:
-            obeyed = "no crawl is running; the next `courtly run` starts paused"
-        say(f"the crawl {'is' if changed else 'was already'} paused: {obeyed}")
+    from crawler.operator_commands import PauseCrawl
+
+    done = running_crawl.carry_out(database.existing(), PauseCrawl())
+    changed = done.result.changed
+    if done.answered:
+        paused = "is paused; requests in flight finish. `courtly resume` continues it"
+        say(f"the crawl {paused if changed else 'was already paused'}")
         return
-    running_crawl.ask(location, "POST", "/api/pause")
-    if before == "paused":
-        say("the crawl was already paused")
-    else:
-        say("the crawl is paused; requests in flight finish. `courtly resume` continues it")
+    workers = f"{counted(done.workers, 'worker')} of the database will stop within a second or two"
+    obeyed = (
+        workers if done.workers else "no crawl is running; the next `courtly run` starts paused"
+    )
+    say(f"the crawl {'is' if changed else 'was already'} paused: {obeyed}")
 
 
 @click.command(short_help="Resume the whole crawl.")
@@ -48,20 +44,17 @@ def pause(database: DatabaseOptions) -> None:
 def resume(database: DatabaseOptions) -> None:
     """Resume the whole crawl after `courtly pause`. Hosts that were paused individually stay
     paused."""
-    location = database.location()
-    if (before := _state(location)) is None:
-        changed, workers = process.run(_set_paused(location, paused=False))
-        if workers:
-            obeyed = f"{counted(workers, 'worker')} of the database will continue within seconds"
-        else:
-            obeyed = "no crawl is running; the next one sends requests from its start"
-        say(f"the crawl {'is no longer' if changed else 'was not'} paused: {obeyed}")
+    from crawler.operator_commands import ResumeCrawl
+
+    done = running_crawl.carry_out(database.existing(), ResumeCrawl())
+    changed = done.result.changed
+    if done.answered:
+        say(f"the crawl {'is resumed' if changed else 'was not paused'}; it is {done.result.state}")
         return
-    answer = running_crawl.ask(location, "POST", "/api/resume") or {}
-    if before != "paused":
-        say(f"the crawl was not paused; it is {before}")
-    else:
-        say(f"the crawl is resumed; it is {plain(str(answer.get('state', 'running')))}")
+    workers = f"{counted(done.workers, 'worker')} of the database will continue within seconds"
+    nobody = "no crawl is running; the next one sends requests from its start"
+    obeyed = workers if done.workers else nobody
+    say(f"the crawl {'is no longer' if changed else 'was not'} paused: {obeyed}")
 
 
 @click.command(short_help="Reload the config of the running crawl.")
@@ -75,81 +68,38 @@ def reload(database: DatabaseOptions, dry_run: bool, as_json: bool) -> None:
     The running crawl reads the file it was started with; --config and --db only name its
     database."""
     from crawler.daemon.problem import Problem
+    from crawler.operator_commands import Reload
 
-    location = database.location()
-    route = "/api/reload" + ("?dry_run=1" if dry_run else "")
     try:
-        answer = running_crawl.request(location, "POST", route)
+        done = running_crawl.executed(database.existing(), Reload(dry_run=dry_run))
     except Problem as problem:
         problems = problem.problems or (problem.detail,)
         print_problems(*map(plain, problems))
         if problem.status < 500:
             print_problems("the config was not reloaded, and nothing was changed")
         raise SystemExit(MISUSED if problem.status < 500 else 1) from None
-    if answer is None:
-        _reload_workers(location, dry_run=dry_run)
-        return
-    if as_json:
-        echo_json(answer)
-        return
-    _print_reload(answer, dry_run=dry_run)
+    if not done.answered:
+        say(
+            f"{counted(done.workers, 'worker')} will read their config files again, each its own; "
+            "their logs name the errors"
+        )
+    elif as_json:
+        import msgspec
+
+        echo_json(msgspec.to_builtins(done.result))
+    else:
+        _print_reload(done.result)
 
 
-def _print_reload(answer: Mapping[str, object], *, dry_run: bool) -> None:
-    changes, restart, warnings = (
-        [plain(str(one)) for one in found] if isinstance(found, list) else []
-        for found in (answer.get(key) for key in ("changes", "restart", "warnings"))
-    )
-    if changes:
+def _print_reload(done: Reloaded) -> None:
+    dry_run = done.dry_run
+    if done.changes:
         say("the config is valid; a reload would change:" if dry_run else "reloaded; changed:")
     else:
         say("nothing would change" if dry_run else "reloaded; nothing has changed")
-    for line in changes:
+    for line in map(plain, done.changes):
         say(f"  {line}", hang=4)
-    for line in restart:
+    for line in map(plain, done.restart):
         say(f"  {line} ({_RESTART})", hang=4)
-    for line in warnings:
+    for line in map(plain, done.warnings):
         print_problems(f"warning: {line}")
-
-
-def _reload_workers(location: Location, *, dry_run: bool) -> None:
-    """Reload without a socket: where workers share a database. Raises UsageError."""
-    workers = process.run(_workers(location))
-    if not workers:
-        raise click.UsageError(
-            f"no crawl is running on {location}, or it has no socket: there is nothing to reload"
-        )
-    if dry_run:
-        raise click.UsageError(
-            "--dry-run: the workers of a shared database do not answer; use the page, or POST "
-            "/api/reload?dry_run=1"
-        )
-    from crawler.offline_control import reload_workers
-
-    process.run(reload_workers(location))
-    say(
-        f"{counted(workers, 'worker')} will read their config files again, each its own; their "
-        "logs name the errors"
-    )
-
-
-def _state(location: Location) -> str | None:
-    """The state of the running crawl; None if none answers."""
-    found = running_crawl.ask(location, "GET", "/api/status")
-    return None if found is None else plain(str(found["state"]))
-
-
-async def _workers(location: Location) -> int:
-    """How many workers share the database."""
-    from crawler.databases import looking_into
-
-    async with looking_into(location) as reader:
-        return len(await reader.workers())
-
-
-async def _set_paused(location: Location, *, paused: bool) -> tuple[bool, int]:
-    """Return whether that changed anything, and how many workers run on the database."""
-    from crawler.offline_control import set_paused
-
-    workers = await _workers(location)
-    return await set_paused(location, paused=paused), workers

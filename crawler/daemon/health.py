@@ -15,7 +15,8 @@ from msgspec import Struct, structs
 
 from crawler.config.units import format_bytes, format_duration
 from crawler.explain.formatting import counted
-from crawler.steering.live_state import ActiveHold, CrawlState
+from crawler.operator_commands import CrawlState
+from crawler.steering.live_state import ActiveHold
 from policies.holds import CONNECTING, HoldReason
 
 SAMPLE_MIN: Final = 20  # events; a share of fewer means nothing

@@ -66,12 +66,6 @@ class SeedsPage(Struct, frozen=True, kw_only=True):
     after: str | None
 
 
-class FailedDropped(Struct, frozen=True, kw_only=True):
-    """POST /api/drop: how many failed URLs were dropped."""
-
-    dropped: int
-
-
 class LogRow(Struct, frozen=True, kw_only=True):
     """A line of the log. `number`: in the order of lines since the start; `at`: Unix seconds;
     `values`: the event's own fields."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
+
+from crawler.operator_commands import InvalidCommandError, UnknownHost
 
 TYPES = "/problems/"  # RFC 9457 permits a reference that cannot be resolved
 CONTENT_TYPE = "application/problem+json"
@@ -62,7 +65,12 @@ def invalid(field: str, message: str, status: int = 422) -> Problem:
     return Problem(status, f"{field}: {message}", field=field)
 
 
-def unknown_host(host: str) -> Problem:
-    return Problem(
-        404, f'unknown host "{host}": no URL on this host has ever been queued', field="host"
-    )
+@contextmanager
+def as_problems() -> Iterator[None]:
+    """Raise Problem for what is wrong with a value or a host that was named."""
+    try:
+        yield
+    except InvalidCommandError as error:
+        raise invalid(error.field, error.message, 413 if error.too_large else 422) from None
+    except UnknownHost as error:
+        raise Problem(404, str(error), field="host") from None

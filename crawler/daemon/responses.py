@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from crawler.daemon.health import Health
-from crawler.steering.live_state import ActiveHold, Activity, CrawlState, HostNow
+from crawler.steering.live_state import ActiveHold, Activity, HostNow
 from crawler.steering.queue_holds import QueueHold
 from storage.store import Row
 
@@ -184,18 +184,6 @@ class HostDetail(HostRow, frozen=True, kw_only=True):
     next_urls: Sequence[NextUrl] = ()
 
 
-class Controlled(Struct, frozen=True, kw_only=True):
-    """POST /api/hosts/pause, resume and slow: how many hosts this concerned, and the first of them;
-    of a single host that was named, its settings now. `dry_run`: nothing was changed."""
-
-    hosts: int
-    names: list[str]
-    dry_run: bool
-    host: str | None = None
-    paused: bool | None = None
-    slow_s: float | None = None
-
-
 class UrlAnswer(Struct, frozen=True, kw_only=True):
     """GET /api/url: what `courtly why` prints. `state` is visited, blocked, failed, queued, skipped
     or unknown; `row` has the columns of the view of that name, and how the URL was found; `why`
@@ -216,18 +204,6 @@ class FailedRow(Struct, frozen=True, kw_only=True):
     error: str
     attempts: int
     last_at: float
-
-
-class Retried(Struct, frozen=True, kw_only=True):
-    """POST /api/retry: how many failed URLs are queued again."""
-
-    retried: int
-
-
-class StateAnswer(Struct, frozen=True, kw_only=True):
-    """POST /api/pause and resume."""
-
-    state: CrawlState
 
 
 class CheckedUrl(Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from crawler.daemon.webhook.health_webhook import HealthWebhook, target_of
 from crawler.faults import contained
 from crawler.front_door.connections import serving
 from crawler.front_door.tls import certificate_of
+from crawler.operator_commands import Reload
 from crawler.steering.control import ReloadSource
 from crawler.version import __version__
 from storage.location import FileLocation
@@ -246,7 +247,7 @@ class Daemon:
         actor = by_signal(signal.SIGHUP.name)
         try:
             with acting(actor):
-                done = await operations.reload()
+                done = await operations.execute(Reload())
         except Problem as problem:
             problems = list(problem.problems or (problem.detail,))
         except Exception as error:  # noqa: BLE001 - the old config stays in effect

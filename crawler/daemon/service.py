@@ -23,7 +23,6 @@ from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.monitoring.shared_store import SharedStore
 from crawler.daemon.web import add_pages
 from crawler.daemon.web.rendering import Renderer
-from crawler.databases import open_reader
 from crawler.front_door.tls import Certificate
 
 
@@ -31,8 +30,8 @@ from crawler.front_door.tls import Certificate
 async def operations_of(
     opened: OpenCrawl, monitor: Monitor, certificate: Certificate | None = None
 ) -> AsyncIterator[Operations]:
-    """The operations of a crawl, with a reader of their own. certificate: renewed by reloads."""
-    reader = open_reader(opened.config.storage.location)
+    """The operations of a crawl. certificate: renewed by reloads."""
+    reader = opened.control.reader
     shared = None
     if opened.store.shared:
         session = opened.scheduler.crawl.session
@@ -41,7 +40,6 @@ async def operations_of(
     try:
         yield Operations(
             opened.control,
-            reader,
             clock=opened.clock,
             stream=monitor.stream,
             robots_fetcher=RobotsThroughCrawl(
@@ -58,7 +56,6 @@ async def operations_of(
         await callers.close()
         if shared is not None:
             await shared.close()
-        await reader.close()
 
 
 def application(

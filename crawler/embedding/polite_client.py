@@ -45,7 +45,7 @@ from crawler.frontier.host_queue import Permit
 from crawler.frontier.origin import Origin
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.observer import Observer
-from crawler.orders import InvalidOrderError, SteerHosts, decode
+from crawler.operator_commands import HostCommand, InvalidOrderError, decode
 from crawler.periodic import PeriodicSteps
 from crawler.processing.committer import Committer
 from crawler.scheduling.command_loop import commands_of
@@ -163,16 +163,14 @@ class PoliteClient(CallerGate):
         pulse = await self._renewal.renew(status)
         for order in () if pulse is None else pulse.orders:
             with contextlib.suppress(InvalidOrderError):
-                steer = decode(order)
-                if isinstance(steer, SteerHosts):
-                    self._obey(steer)
+                command = decode(order)
+                if isinstance(command, HostCommand):
+                    self._obey(command)
 
-    def _obey(self, steer: SteerHosts) -> None:
-        for slot in steer.slots:
+    def _obey(self, command: HostCommand) -> None:
+        for slot in command.hosts:
             if (line := self._lines.get(slot)) is not None:
-                line.host.steer(
-                    paused=steer.paused, slow_s=steer.slow_s, clear_slow=steer.clear_slow
-                )
+                line.host.steer(**command.setting)
                 self.frontier.permits.consider(line.host)
 
     def _carry_out(self, command: Command) -> None:

@@ -22,6 +22,7 @@ from crawler.errors import SecondReader, SessionClosed
 from crawler.events import Summary
 from crawler.fetching.fetcher import Fetcher
 from crawler.observer import Observer
+from crawler.operator_commands import RetryFailed
 from crawler.processing.context import crawl_context
 from crawler.processing.link_filter import LinkFilter
 from crawler.processing.page_queue import FailedOrigin, PageQueue, Unvisited, WithdrawnPage
@@ -29,6 +30,7 @@ from crawler.scheduling.scheduler import Scheduler
 from crawler.scheduling.seeding import check_roots
 from crawler.sinks.build import build_sinks
 from crawler.sinks.dispatch import PageCallback, Sinks
+from crawler.steering.control import Control
 from crawler.steering.summary import summarise
 from policies.url import origin_of
 from storage.store import Link, Row, StoreError
@@ -229,9 +231,15 @@ class Running:
     async def retry_failed(self, code: str | None) -> int:
         """Queue failed URLs again, of one failure code or of all; return how many."""
         self._give_pages()
-        count = await self._scheduler.steering.retry_failed(code=code)
-        self._scheduler.steering.seeds_added()  # there is progress to wait for
-        return count
+        async with self._kept.reader() as reader:
+            control = Control(
+                self._scheduler,
+                config=self._config,
+                store=self.store,
+                reader=reader,
+                clock=self._clock,
+            )
+            return (await control.execute(RetryFailed(code=code))).retried
 
     def _give_pages(self) -> None:
         """Crawl again if the crawl has ended, or serves callers alone."""

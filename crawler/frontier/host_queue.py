@@ -157,7 +157,7 @@ class HostQueue:
     def steer(
         self, *, paused: bool | None = None, slow_s: float | None = None, clear_slow: bool = False
     ) -> None:
-        """As `Store.set_control`. A changed delay counts from the end of the last contact."""
+        """As `Store.set_controls`. A changed delay counts from the end of the last contact."""
         if paused is not None:
             self.paused = paused
         if slow_s is not None or clear_slow:

@@ -14,7 +14,7 @@ from crawler.documents.page_parser import PageParser
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.robots_cache import Pass
-from crawler.orders import encode, seeds_added
+from crawler.operator_commands import encode, scope_of_seeds
 from crawler.processing import external_links, page_requisites, stored_links
 from crawler.processing.context import CrawlContext
 from crawler.processing.link_filter import LinkFilter
@@ -245,7 +245,7 @@ class PageOutcomes:
             return []
         self._seen.clear()
         if self._crawl.store.shared:  # known to the others before they can claim its URLs
-            order = encode(seeds_added([queued.url]))
+            order = encode(scope_of_seeds([queued.url]))
             await self._crawl.store.publish(self._crawl.session, order)
         origin = self._robots.get(origin_of(queued.url))
         if origin is None:

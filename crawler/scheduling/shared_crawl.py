@@ -9,7 +9,7 @@ from typing import Final
 
 from crawler.downloading.downloader import Downloader
 from crawler.frontier.commands import RejudgeMarked
-from crawler.orders import Command, InvalidOrderError, decode
+from crawler.operator_commands import InvalidOrderError, OrderedCommand, decode
 from crawler.periodic import PeriodicSteps
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
@@ -51,7 +51,7 @@ class SharedCrawl:
         self._tasks = tasks
         self._others = others
         self._renewal = Renewal(crawl.frontier, crawl.store, crawl.session, crawl.clock)
-        self._orders: deque[Command] = deque()
+        self._orders: deque[OrderedCommand] = deque()
         self._obeying = False
         self._marked_s = crawl.clock.monotonic() + MARKED_EVERY_S
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
-from typing import Protocol
+from typing import Any, Protocol
 
 from crawler.config import Config, ConfigError
 from crawler.frontier.commands import CONFIG_APPLIED, RejudgeMarked
 from crawler.frontier.stops import BY_OPERATOR
-from crawler.orders import AddSeeds, Command, Reload, RetryFailed, SteerHosts
+from crawler.operator_commands import (
+    HostCommand,
+    OperatorCommand,
+    OrderedCommand,
+    PauseCrawl,
+    PauseHosts,
+    Reload,
+    ResumeCrawl,
+    ResumeHosts,
+    RetryFailed,
+    WidenScope,
+)
 from crawler.processing.context import CrawlContext
 from crawler.processing.run_limits import RunLimits
 from crawler.processing.seen_links import SeenLinks
@@ -38,8 +50,8 @@ class Reloader(Protocol):
 
 
 class Steering:
-    """Carries out the commands of `Control` on the parts of a crawl, and orders of other workers,
-    who have changed the store already."""
+    """Applies operators' commands to what a crawl holds in memory: those executed here, and those
+    that other workers have executed."""
 
     def __init__(
         self,
@@ -64,23 +76,59 @@ class Steering:
         self._pauses = 0  # commands to pause or resume,
         self._pauses_stored = 0  # and of them, those that are stored
 
-    # ------------------------------------------------------------ by the operator
+    # ------------------------------------------------------------ commands
 
-    def pause(self) -> None:
-        """No request begins, for pages or robots.txt, until `resume`; those in flight end. To be
-        followed by `remember_pause`."""
-        self._pauses += 1
-        self._pause()
+    def prepare(self, command: OperatorCommand[Any]) -> None:
+        """Begin to obey a command that is about to be executed here: no request begins for what it
+        pauses, and the whole crawl resumes."""
+        match command:
+            case PauseCrawl():
+                self._pauses += 1
+                self._pause()
+            case ResumeCrawl():
+                self._pauses += 1
+                self._resume()
+            case PauseHosts(hosts=slots):
+                for slot in slots:
+                    if (host := self._permits.get(slot)) is not None:
+                        host.steer(paused=True)
+                        self._permits.consider(host)
 
-    def resume(self) -> None:
-        self._pauses += 1
-        self._resume()
+    @contextlib.asynccontextmanager
+    async def obeying(self, command: OperatorCommand[Any]) -> AsyncIterator[None]:
+        """Apply a command to what this crawl holds in memory, once the block has changed the store.
+        A command that other crawls obey names hosts as the store does."""
+        match command:
+            case PauseCrawl() | ResumeCrawl():
+                yield
+                self._pauses_stored += 1
+            case HostCommand():
+                async with self._leases.leasing:  # a claim under way may have read the old value
+                    yield
+                    self._steer_held(command)
+                self._frontier.may_claim()
+            case RetryFailed(host=host, code=code):
+                yield
+                self._retry_held(host, code)
+            case _:
+                yield
 
-    async def remember_pause(self) -> None:
-        """Store whether the crawl is paused."""
-        pauses = self._pauses
-        await self._crawl.store.set_paused(self._permits.stops.paused)
-        self._pauses_stored = pauses
+    async def obey(self, order: OrderedCommand) -> None:
+        """Apply a command that another worker has executed to what this one holds."""
+        match order:
+            case WidenScope(urls=None):
+                async with aclosing(self._crawl.store.seeds()) as pieces:
+                    async for urls in pieces:
+                        self._add_roots(urls)
+                self.seeds_added()
+            case WidenScope(urls=tuple(urls)):
+                self._add_roots(urls)
+                self.seeds_added()
+            case Reload():
+                await self._reload()
+            case HostCommand() | RetryFailed():
+                async with self.obeying(order):
+                    pass
 
     @property
     def pauses_settled(self) -> int | None:
@@ -107,53 +155,17 @@ class Steering:
         """The store may not have them any more."""
         self._seen.clear()
 
-    def hold_off(self, slots: Iterable[str]) -> None:
-        """Pause held hosts immediately; `steer` makes it durable."""
-        for slot in slots:
+    def _steer_held(self, command: HostCommand) -> None:
+        for slot in command.hosts:
             if (host := self._permits.get(slot)) is not None:
-                host.steer(paused=True)
-                self._permits.consider(host)
-
-    async def steer(
-        self,
-        slots: Sequence[str],
-        *,
-        paused: bool | None = None,
-        slow_s: float | None = None,
-        clear_slow: bool = False,
-    ) -> int:
-        """Pause, slow or resume at most HOSTS_AT_ONCE hosts: durable, and obeyed immediately where
-        they are held. Return how many are known."""
-        async with self._leases.leasing:  # none is held by what an earlier lease said
-            known = await self._crawl.store.set_controls(
-                slots, paused=paused, slow_s=slow_s, clear_slow=clear_slow
-            )
-            self._steer_held(slots, paused=paused, slow_s=slow_s, clear_slow=clear_slow)
-        self._frontier.may_claim()
-        return known
-
-    def _steer_held(
-        self, slots: Iterable[str], *, paused: bool | None, slow_s: float | None, clear_slow: bool
-    ) -> None:
-        for slot in slots:
-            if (host := self._permits.get(slot)) is not None:
-                host.steer(paused=paused, slow_s=slow_s, clear_slow=clear_slow)
-                if paused is False:
+                host.steer(**command.setting)
+                if isinstance(command, ResumeHosts):
                     self._frontier.try_again(host)
                 self._permits.consider(host)
                 self._frontier.buffer.touch(host)  # views show its delay, and its source
 
-    async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
-        """Queue failed URLs again, of one host or of all, and try origins that were given up."""
-        count = await self._crawl.store.retry_failed(host, code)
-        self._retry_held(host, code)
-        return count
-
-    async def drop_failed(self, host: str | None = None, code: str | None = None) -> int:
-        """Take failed URLs out of view, of one host or of all."""
-        return await self._crawl.store.drop_failed(host, code)
-
     def _retry_held(self, host: str | None, code: str | None) -> None:
+        """Try origins again that were given up, and do not end for lack of progress before."""
         for held in [one for one in self._permits if host in (None, one.slot)]:
             for origin, lost in list(held.out_of_reach.items()):
                 if lost.given_up:
@@ -162,37 +174,7 @@ class Steering:
             self._frontier.want(held)
         if code in (None, FailureCode.QUARANTINED):
             self._frontier.robots.release(host)
-        self._frontier.may_claim()
-
-    # ------------------------------------------------------------ by another worker
-
-    async def obey(self, order: Command) -> None:
-        """Carry out an order of another worker on what this one holds."""
-        match order:
-            case SteerHosts(slots=slots):
-                async with self._leases.leasing:  # a claim under way may have read the old value
-                    self._steer_held(
-                        slots,
-                        paused=order.paused,
-                        slow_s=order.slow_s,
-                        clear_slow=order.clear_slow,
-                    )
-                self._frontier.may_claim()
-            case AddSeeds(urls=urls):
-                if urls is None:
-                    await self._add_all_roots()
-                else:
-                    self._add_roots(urls)
-                self.seeds_added()
-            case RetryFailed(host=host, code=code):
-                self._retry_held(host, code)
-            case Reload():
-                await self._reload()
-
-    async def _add_all_roots(self) -> None:
-        async with aclosing(self._crawl.store.seeds()) as pieces:
-            async for urls in pieces:
-                self._add_roots(urls)
+        self._work_added()
 
     def _add_roots(self, urls: Iterable[str]) -> None:
         for url in urls:
@@ -201,6 +183,10 @@ class Steering:
     def seeds_added(self) -> None:
         """What was out of scope may now be in it, and there may be hosts to be claimed."""
         self._seen.clear()
+        self._work_added()
+
+    def _work_added(self) -> None:
+        """The crawl has progress to wait for, and there may be hosts to be claimed."""
         self._frontier.progress_s = self._crawl.clock.monotonic()
         self._supply.idle = False
         self._frontier.may_claim()

@@ -9,61 +9,52 @@ import asyncio
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
-
-from msgspec import structs
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, check_identity, seeds_of
 from crawler.frontier.reasons import (
     CRAWL_HELD,
     CRAWL_PAUSED,
-    IDLE,
     READY,
     Reason,
     Wait,
     limit_reached,
 )
-from crawler.orders import (
-    HOSTS_AT_ONCE,
-    SLOW_S_MAX,
-    Command,
+from crawler.operator_commands import (
+    CrawlState,
+    OperatorCommand,
+    OrderedCommand,
     Reload,
-    RetryFailed,
-    SteerHosts,
+    Reloaded,
+    Result,
     encode,
-    seeds_added,
+    scope_of_seeds,
 )
 from crawler.scheduling.seeding import seed_link
-from crawler.steering.host_selection import RESUMED, HostSetting
+from crawler.steering.execution import Announcer, execute
 from crawler.steering.live_state import (
     ActiveHold,
     Activity,
-    CrawlState,
     Fetching,
     HostNow,
     HostState,
     HostUrls,
-    RefusedSeed,
-    Reloaded,
-    SeedsAdded,
-    UnknownHost,
     host_state,
+    nothing_to_do,
     resident_bytes,
 )
 from crawler.steering.queue_holds import LiveWait, QueueReason, hosts_held, reason_of
 from crawler.steering.waits import stored_wait
 from policies.holds import Hold
-from policies.retries import FailureCode
 from policies.robots import RuleSet
 from policies.scope import Scope
-from policies.url import SeedError, parse_seed, without_userinfo
 from storage.history import HistoryCounts, Mark
 from storage.reader import HostsHeld
-from storage.store import Link, Row, Stats, Store
+from storage.store import Reader, Row, Stats, Store
 from storage.transient_faults import TransientFault
 
 if TYPE_CHECKING:
@@ -87,11 +78,24 @@ class ReloadSource(Protocol):
         ...
 
 
+class AlsoReloaded(Protocol):
+    """What a reload of the config renews as well."""
+
+    def problems(self) -> Sequence[str]:
+        """Why it cannot be renewed: then nothing is."""
+        ...
+
+    def reload(self, done: Reloaded) -> Reloaded:
+        """Renew it, unless that was a dry run; return the result with its own changes."""
+        ...
+
+
 class Control:
     """Inspects and controls a running crawl. Build it with `crawler.app.open_crawl`.
 
-    source: where a reload reads the config; None: `reload` fails. fetcher: the crawl's own, which a
-    reload reconfigures; None: it never changes.
+    reader: of its database. source: where a reload reads the config; None: it fails. fetcher: the
+    crawl's own, which a reload reconfigures; None: it never changes. announce: called for each
+    command that has changed the crawl.
     """
 
     def __init__(
@@ -100,28 +104,28 @@ class Control:
         *,
         config: Config,
         store: Store,
+        reader: Reader,
         clock: Clock,
         source: ReloadSource | None = None,
         fetcher: ReloadableFetcher | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._frontier = scheduler.frontier
-        self._config = config
+        self.config = config  # the effective one
         self._fetcher = fetcher
-        self._store = store
-        self._clock = clock
+        self.store = store
+        self.reader = reader
+        self.announce: Announcer = lambda *_: None
+        self.also_reloaded: AlsoReloaded | None = None
+        self.clock = clock
         self._source = source
         self._began_s = clock.monotonic()
+        self.add = scheduler.add
         self._steering = asyncio.Lock()  # commands run one at a time, in their order
         if source is not None:
             scheduler.steering.reloader = self
 
     # ------------------------------------------------------------ status
-
-    @property
-    def config(self) -> Config:
-        """The effective config."""
-        return self._config
 
     @property
     def scope(self) -> Scope:
@@ -135,7 +139,7 @@ class Control:
 
     async def put_history(self, counts: Sequence[HistoryCounts], marks: Sequence[Mark]) -> None:
         """Write steps and marks of the history to the database; see `Store.put_history`."""
-        await self._store.put_history(self.session, counts, marks)
+        await self.store.put_history(self.session, counts, marks)
 
     @property
     def held(self) -> tuple[Hold, ...]:
@@ -145,7 +149,7 @@ class Control:
     @property
     def store_trouble(self) -> TransientFault | None:
         """Why commands wait for the database; None if they do not."""
-        return self._store.faults.now
+        return self.store.faults.now
 
     @property
     def state(self) -> CrawlState:
@@ -162,7 +166,7 @@ class Control:
     def status(self) -> Activity:
         """The activity of the crawl. Looks at every host in memory (some thousands): call it
         about once a second."""
-        permits, now_s = self._frontier.permits, self._clock.monotonic()
+        permits, now_s = self._frontier.permits, self.clock.monotonic()
         states = Counter(host_state(host, self._frontier.waiting.why(host)[0]) for host in permits)
         pages_per_s, bytes_per_s = self._scheduler.committer.rates.per_s(now_s)
         urls = self._scheduler.downloader.urls
@@ -186,7 +190,7 @@ class Control:
 
     async def stats(self) -> Stats:
         """Row counts of the views, as committed."""
-        return await self._store.stats()
+        return await self.store.stats()
 
     def host_now(self, host: str) -> HostNow | None:
         """A host in memory; None for others, of which the store's row says everything."""
@@ -195,7 +199,7 @@ class Control:
         state, wait_s, reason = self._wait_of(held)
         return HostNow(
             state=state,
-            next_at=_wall(self._clock, wait_s, held),
+            next_at=_wall(self.clock, wait_s, held),
             reason=self._sentence(reason),
             in_flight=held.busy,
             in_hand=len(held.prefetched),
@@ -224,9 +228,9 @@ class Control:
             move = frontier.waiting.next_move(held)
             if move is not None:
                 at_s, reason = move.at_s, move.reason
-                wait_s = math.inf if at_s is None else max(0.0, at_s - self._clock.monotonic())
+                wait_s = math.inf if at_s is None else max(0.0, at_s - self.clock.monotonic())
             elif state is HostState.IDLE:
-                reason = _nothing_to_do(held)
+                reason = nothing_to_do(held)
         return state, wait_s, reason
 
     def live_waits(self) -> dict[str, LiveWait]:
@@ -234,7 +238,7 @@ class Control:
         found = {}
         for held in self._frontier.permits:
             _, wait_s, reason = self._wait_of(held)
-            until = _wall(self._clock, wait_s, held)
+            until = _wall(self.clock, wait_s, held)
             found[held.slot] = LiveWait(reason_of(reason.wait), until)
         return found
 
@@ -252,7 +256,7 @@ class Control:
     @property
     def pages_per_s(self) -> float:
         """The recent rate of pages."""
-        return self._scheduler.committer.rates.per_s(self._clock.monotonic())[0]
+        return self._scheduler.committer.rates.per_s(self.clock.monotonic())[0]
 
     def wait_reason(self, host: str, row: Row | None = None) -> str:
         """Why this host is not being contacted now, in words; "" if it waits for nothing.
@@ -265,7 +269,7 @@ class Control:
             return limit_reached(limit).sentence
         if row is None or not (row["queued"] or row["paused"]):
             return ""
-        wait = stored_wait(row, self._clock.wall(), limit=self._frontier.permits.pages_closed_by)
+        wait = stored_wait(row, self.clock.wall(), limit=self._frontier.permits.pages_closed_by)
         if wait.until is None and wait.reason.wait is not Wait.RUN_LIMITED:
             return wait.reason.sentence  # a pause
         return self._all_paused or wait.reason.sentence
@@ -279,140 +283,49 @@ class Control:
             return CRAWL_PAUSED.sentence
         return "; ".join(hold.sentence for hold in self.held)
 
-    # ------------------------------------------------------------ the whole crawl
+    # ------------------------------------------------------------ commands
 
-    async def pause(self) -> None:
-        """Stop sending requests, robots.txt included; requests in flight end. Durable: a
-        daemon started on this database stays paused until it is resumed, or until `courtly crawl`
-        runs there. Pausing a paused crawl does nothing."""
-        self._scheduler.steering.pause()
-        await self._do(self._scheduler.steering.remember_pause)
-
-    async def resume(self) -> None:
-        """Send requests again. Hosts that were paused individually stay paused."""
-        self._scheduler.steering.resume()
-        await self._do(self._scheduler.steering.remember_pause)
-
-    async def _do(self, work: Callable[[], Coroutine[None, None, _T]]) -> _T:
-        """Run commands one at a time, in their order, and each to its end."""
-
-        async def in_turn() -> _T:
-            async with self._steering:
-                return await work()
-
-        return await self._scheduler.whole(in_turn)
+    async def execute(self, command: OperatorCommand[Result]) -> Result:
+        """Execute a command. It takes effect immediately, and is durable when this returns. Raises
+        InvalidCommandError, UnknownHost, StoreError and, for `Reload`, ConfigError with all
+        problems: nothing has changed then."""
+        return await execute(command, self)
 
     def stop(self) -> None:
         """End after the requests in flight: their outcomes are committed, hosts are released, and
         the crawl's `run` returns."""
         self._scheduler.stop()
 
-    # ------------------------------------------------------------ one host
+    async def step(
+        self,
+        command: OperatorCommand[Any],
+        change: Callable[[], Awaitable[_T]],
+        *,
+        order: OrderedCommand | None = None,
+        announced: bool = True,
+    ) -> _T:
+        """Carry out a step of a command, one at a time, in their order, and each to its end."""
 
-    async def pause_host(self, host: str) -> None:
-        """Stop sending requests to this host (`host` of the hosts view), robots.txt and redirects
-        included. Takes effect immediately, and is durable when it returns. Raises UnknownHost,
-        StoreError."""
-        await self._steer_one(host, HostSetting(paused=True))
+        async def in_turn() -> _T:
+            async with self._steering:
+                async with self._scheduler.steering.obeying(command):
+                    result = await change()
+                if order is not None and self.store.shared:
+                    await self.store.publish(self._scheduler.crawl.session, encode(order))
+                if announced:
+                    self.announce(command, result, True)
+                return result
 
-    async def slow_host(self, host: str, delay_s: float) -> None:
-        """Wait at least `delay_s` between requests to this host, counted from the end of the last
-        one. A longer delay from another source stands. Takes effect immediately; durable.
-        Raises UnknownHost, StoreError, and ValueError for a delay that is negative, not finite or
-        longer than SLOW_S_MAX."""
-        await self._steer_one(host, HostSetting(slow_s=checked_delay_s(delay_s)))
-
-    async def resume_host(self, host: str) -> None:
-        """Undo both `pause_host` and `slow_host`. Takes effect immediately; durable. Raises
-        UnknownHost."""
-        await self._steer_one(host, RESUMED)
-
-    async def _steer_one(self, host: str, setting: HostSetting) -> None:
-        if not await self.steer_hosts([host], setting):
-            raise UnknownHost(host)
-
-    async def steer_hosts(self, hosts: Sequence[str], setting: HostSetting) -> int:
-        """Pause, slow or resume hosts; return how many are known. Takes effect immediately; durable
-        when it returns. Between batches of them, the crawl commits. Raises StoreError."""
-        if setting.paused:
-            self._scheduler.steering.hold_off(hosts)
-        known = 0
-        for at in range(0, len(hosts), HOSTS_AT_ONCE):
-            known += await self._do(partial(self._steer, hosts[at : at + HOSTS_AT_ONCE], setting))
-        return known
-
-    async def _steer(self, hosts: Sequence[str], setting: HostSetting) -> int:
-        values = structs.asdict(setting)
-        known = await self._scheduler.steering.steer(hosts, **values)
-        if known:
-            await self._publish(SteerHosts(slots=tuple(hosts), **values))
-        return known
-
-    async def _publish(self, order: Command) -> None:
-        """Pass a command on to the other workers that share the crawl."""
-        if self._store.shared:
-            await self._store.publish(self._scheduler.crawl.session, encode(order))
-
-    # ------------------------------------------------------------ seeds, config
-
-    async def add_seeds(self, urls: Sequence[str], priority: float = 0.0) -> SeedsAdded:
-        """Queue seeds; they widen the scope. Invalid URLs are refused individually, and so are
-        seeds beyond loopback without a contact in the user agent; the others are queued and
-        committed when this returns. Raises ValueError for a priority that is not finite."""
-        if not math.isfinite(priority):
-            raise ValueError("the priority must be a finite number")
-        links: dict[str, Link] = {}
-        refused: list[RefusedSeed] = []
-        for text in urls:
-            try:
-                url = parse_seed(text)
-                check_identity(self._config, [url])
-            except (SeedError, ConfigError) as error:
-                refused.append(RefusedSeed(url=without_userinfo(text), reason=str(error)))
-                continue
-            links[url] = seed_link(self._config, url, priority=priority)
-        added = await self._do(partial(self._add, list(links.values()))) if links else 0
-        known = len(urls) - len(refused) - added
-        return SeedsAdded(added=added, known=known, refused=tuple(refused))
-
-    async def _add(self, links: Sequence[Link]) -> int:
-        added = await self._scheduler.add(links)
-        await self._publish(seeds_added([link.url for link in links]))
-        return added
-
-    async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
-        """Queue failed URLs again, of one host or error code, or all; return their number. Their
-        attempts count from zero."""
-
-        async def retry() -> int:
-            count = await self._scheduler.steering.retry_failed(host, code)
-            await self._publish(RetryFailed(host=host, code=code))
-            return count
-
-        return await self._do(retry)
-
-    async def drop_failed(self, host: str | None = None, code: str | None = None) -> int:
-        """Take failed URLs out of view, of one host or error code, or all; return their number."""
-        return await self._do(partial(self._scheduler.steering.drop_failed, host, code))
-
-    async def reload(self, *, dry_run: bool = False) -> Reloaded:
-        """Read the config again and apply it immediately, to waiting hosts as well; return what
-        changes. `dry_run`: change nothing. Raises ConfigError with all problems, and changes
-        nothing then. Other workers that share the crawl read their own files again."""
-
-        async def reload() -> Reloaded:
-            answer = await self._reload(dry_run=dry_run)
-            if not dry_run:
-                await self._publish(Reload())
-            return answer
-
-        return await self._do(reload)
+        self._scheduler.steering.prepare(command)
+        return await self._scheduler.whole(in_turn)
 
     async def reload_here(self) -> None:
-        """As `reload`, in this worker alone."""
-        await self._do(partial(self._reload, dry_run=False))
+        """Read the config again in this worker alone, as another one has."""
+        again = Reload()
+        await self.step(again, partial(self.reload, again), announced=False)
 
-    async def _reload(self, *, dry_run: bool) -> Reloaded:
+    async def reload(self, command: Reload) -> Reloaded:
+        """Read the config, check all of it, and apply it unless it is a dry run."""
         if self._source is None:
             raise ConfigError(
                 "this crawl was not started from a config file, so there is none to reload"
@@ -424,16 +337,16 @@ class Control:
             referenced_files,
         )
 
-        old = self._config
+        old = self.config
         new, restart = defer_restarts(self._source.reload(), old)
         check_rereadable(referenced_files(new))
-        problems: list[str] = []
+        problems = [] if self.also_reloaded is None else list(self.also_reloaded.problems())
         fresh: set[str] = set()
         prepared: AiohttpFetcher | None = None
         try:
             fresh.update(seeds_of(new))
             check_identity(new, [*fresh])
-            async with aclosing(self._store.seeds()) as pieces:
+            async with aclosing(self.store.seeds()) as pieces:
                 async for known in pieces:
                     check_identity(new, known)
                     fresh.difference_update(known)
@@ -448,12 +361,12 @@ class Control:
         found = [*describe_changes(old, new, [host.slot for host in self._frontier.permits])]
         if fresh:
             found.append(f"[crawl] seeds: {len(fresh):,} new")
-        answer = Reloaded(
-            changes=tuple(found), restart=restart, warnings=new.warnings, dry_run=dry_run
-        )
-        if not dry_run:
+        if not command.dry_run:
             await self._apply(new, sorted(fresh), prepared)
-        return answer
+        answer = Reloaded(
+            changes=tuple(found), restart=restart, warnings=new.warnings, dry_run=command.dry_run
+        )
+        return answer if self.also_reloaded is None else self.also_reloaded.reload(answer)
 
     async def _apply(
         self,
@@ -463,36 +376,21 @@ class Control:
     ) -> None:
         from crawler.config.reload import same_pacing, same_robots_rules
 
-        old = self._config
+        old = self.config
 
         replacing = self._fetcher.replacing(new, prepared) if self._fetcher else nullcontext()
         async with replacing:
             self._scheduler.steering.apply(new)
-            self._config = new
+            self.config = new
         if not same_pacing(old, new):
             await self._scheduler.steering.rouse()
         if not same_robots_rules(old, new):
             await self._scheduler.steering.read_robots_anew()
         if seeds:
-            await self._add([seed_link(new, url) for url in seeds])
-
-
-def _nothing_to_do(held: HostQueue) -> Reason:
-    """Why a host in memory has nothing to do."""
-    if held.full:
-        return limit_reached(held.full)
-    lost = next((one for one in held.out_of_reach.values() if one.given_up), None)
-    if lost is None:
-        return IDLE
-    forbidden = lost.failure.code is FailureCode.ADDRESS
-    return Reason(Wait.FORBIDDEN if forbidden else Wait.GIVEN_UP, lost.failure.error)
-
-
-def checked_delay_s(delay_s: float) -> float:
-    """The delay, if an operator may set it. Raises ValueError."""
-    if not 0 <= delay_s <= SLOW_S_MAX:  # false for NaN, too
-        raise ValueError(f"the delay must be 0 to {SLOW_S_MAX:,.0f} seconds, not {delay_s:g}")
-    return delay_s
+            await self.add([seed_link(new, url) for url in seeds])
+            if self.store.shared:
+                order = encode(scope_of_seeds(list(seeds)))
+                await self.store.publish(self._scheduler.crawl.session, order)
 
 
 def _wall(clock: Clock, wait_s: float, host: HostQueue) -> float | None:

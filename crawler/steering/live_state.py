@@ -1,4 +1,4 @@
-"""The state of a running crawl and of its hosts, and the results of commands, as values.
+"""The state of a running crawl and of its hosts, as values.
 
 The HTTP API answers with these structs, so their fields are public: fields may be added, and none
 is renamed or removed.
@@ -14,20 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from crawler.frontier.reasons import IDLE, Reason, Wait, limit_reached
+from crawler.operator_commands import CrawlState
+from policies.retries import FailureCode
 from storage.store import Queued
 
 if TYPE_CHECKING:
     from crawler.frontier.host_queue import HostQueue
-
-
-class CrawlState(enum.StrEnum):
-    """The state of a crawl as a whole."""
-
-    RUNNING = "running"  # URLs make progress, or wait for their hosts
-    PAUSED = "paused"  # by an operator: no requests are started
-    HELD = "held"  # by a problem of our own machine or network: only probes are sent
-    IDLE = "idle"  # no URL can make progress: it waits for seeds, retries or a robots.txt
-    STOPPING = "stopping"  # requests in flight end, none begins
 
 
 class HostState(enum.StrEnum):
@@ -53,14 +46,6 @@ HOST_WORDS: Final[Mapping[HostState, str]] = {
 }
 
 
-class UnknownHost(LookupError):  # noqa: N818 - named for the condition, like the others
-    """No URL on this host was ever queued."""
-
-    def __init__(self, host: str) -> None:
-        super().__init__(f"unknown host {host}: no URL on this host has ever been queued")
-        self.host = host
-
-
 class ActiveHold(Struct, frozen=True, kw_only=True):
     """A problem of the crawler's own machine or network, during which no requests start. `since` is
     in Unix seconds, `sentence` for people."""
@@ -75,33 +60,6 @@ class Fetching(Struct, frozen=True, kw_only=True):
 
     url: str
     since_s: float
-
-
-class RefusedSeed(Struct, frozen=True, kw_only=True):
-    """A URL that was refused as a seed, unchanged, with the reason in a sentence."""
-
-    url: str
-    reason: str
-
-
-class SeedsAdded(Struct, frozen=True, kw_only=True):
-    """The result of adding seeds: how many URLs are `added` to the queue, how many were `known`
-    already or repeated, and which are `refused`."""
-
-    added: int
-    known: int
-    refused: tuple[RefusedSeed, ...]
-
-
-class Reloaded(Struct, frozen=True, kw_only=True):
-    """The result of reloading the config: what changed, or would change, one sentence each.
-    `restart`: changes in the file that take effect after a restart only. `warnings`: settings that
-    are valid but probably unintended."""
-
-    changes: tuple[str, ...]
-    restart: tuple[str, ...]
-    warnings: tuple[str, ...]
-    dry_run: bool
 
 
 class Activity(Struct, frozen=True, kw_only=True):
@@ -154,6 +112,17 @@ def host_state(host: HostQueue, wait_s: float) -> HostState:
     if host.prefetched:
         return HostState.WAITING if wait_s else HostState.READY
     return HostState.CLOSED if host.closed else HostState.IDLE
+
+
+def nothing_to_do(held: HostQueue) -> Reason:
+    """Why a host in memory has nothing to do."""
+    if held.full:
+        return limit_reached(held.full)
+    lost = next((one for one in held.out_of_reach.values() if one.given_up), None)
+    if lost is None:
+        return IDLE
+    forbidden = lost.failure.code is FailureCode.ADDRESS
+    return Reason(Wait.FORBIDDEN if forbidden else Wait.GIVEN_UP, lost.failure.error)
 
 
 def resident_bytes() -> int | None:

@@ -113,17 +113,6 @@ def drop_some(
     return len(some), some[-1][0]
 
 
-def set_control(
-    writer: Writer,
-    slot: str,
-    *,
-    paused: bool | None = None,
-    slow_s: float | None = None,
-    clear_slow: bool = False,
-) -> bool:
-    return bool(set_controls(writer, (slot,), paused=paused, slow_s=slow_s, clear_slow=clear_slow))
-
-
 def set_controls(
     writer: Writer,
     slots: Sequence[str],

@@ -183,7 +183,6 @@ class SqlStore:
     rejudge_done = transaction(Writer.rejudge_done, session=True, refused=None)
     ungoverned = transaction(Writer.ungoverned, refused=())
     blocked_by_robots = transaction(Writer.blocked_by_robots, refused=())
-    set_control = transaction(operator_work.set_control, refused=False)
     set_controls = transaction(operator_work.set_controls, refused=0)
     recheck_delays = transaction(operator_work.recheck_delays, session=True)
     set_paused = transaction(operator_work.set_paused)

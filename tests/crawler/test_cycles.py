@@ -17,6 +17,7 @@ import pytest
 from crawler.config import Config, from_dict
 from crawler.daemon.http import limits
 from crawler.fetching.request import Request
+from crawler.operator_commands import AddSeeds, Reload
 from crawler.testing import Answers, LocalWeb, Reply, hang_up, html, not_found, redirect, text
 from policies import robots
 from policies.retries import FailureCode
@@ -125,8 +126,10 @@ async def test_a_crawl_of_days_makes_no_cycles(world: World) -> None:
 
     def each(hour: int) -> Callable[[], None]:
         async def act() -> None:
-            await world.control.add_seeds([f"http://h{hour}.test/{n}" for n in range(3)])
-            await world.control.reload()
+            await world.control.execute(
+                AddSeeds(urls=tuple(f"http://h{hour}.test/{n}" for n in range(3)))
+            )
+            await world.control.execute(Reload())
 
         return lambda: world.do(act())
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.observer import Contacted, Observer, Observers, all_of
+from crawler.operator_commands import PauseCrawl, ResumeCrawl
 from crawler.testing import Answers, Reply, html, text
 from policies.holds import Hold, HoldReason
 from policies.retries import FailureCode
@@ -141,8 +142,8 @@ async def test_lateness_counts_from_the_earliest_possible_start(world: World) ->
         observer=watcher,
         crawl={"concurrency": 1},
         at={
-            15.0: lambda: world.do(world.control.pause()),
-            100.0: lambda: world.do(world.control.resume()),
+            15.0: lambda: world.do(world.control.execute(PauseCrawl())),
+            100.0: lambda: world.do(world.control.execute(ResumeCrawl())),
         },
     )
     late = {s.url: s.late_s for s in watcher.seen}

@@ -14,6 +14,17 @@ from typing import Any, Final
 from crawler.config import Config, from_dict
 from crawler.documents.crawled_page import CrawledPage
 from crawler.explain.explanation import ExplainContext, explain_url
+from crawler.operator_commands import (
+    AddSeeds,
+    DropFailed,
+    PauseCrawl,
+    PauseHosts,
+    Reload,
+    ResumeCrawl,
+    ResumeHosts,
+    RetryFailed,
+    SlowHosts,
+)
 from crawler.processing.context import crawl_context
 from crawler.scheduling.robots_identity import reads_otherwise, session_name
 from crawler.scheduling.scheduler import Scheduler
@@ -106,6 +117,7 @@ class Process:
                 self.scheduler,
                 config=config,
                 store=store,
+                reader=world.disk.reader(),
                 clock=self.clock,
                 source=ConfigFrom(world.reread),
             )
@@ -115,6 +127,7 @@ class Process:
                 await self.scheduler.run()
             finally:
                 await self.caller.end()
+                await self.control.reader.close()
 
     def kill(self) -> None:
         """`kill -9`: not another byte reaches the store."""
@@ -327,19 +340,19 @@ class Simulation:
     async def _steer(self, control: Control, verb: str, deed: Deed, done: Done) -> None:
         host = "" if not deed.host else self.config.slot_of(deed.host)
         deeds: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
-            "pause": control.pause,
-            "resume": control.resume,
-            "pause host": lambda: control.pause_host(host),
-            "slow host": lambda: control.slow_host(host, deed.value),
-            "resume host": lambda: control.resume_host(host),
-            "seeds": lambda: control.add_seeds([deed.value]),
-            "retry": control.retry_failed,
-            "drop": control.drop_failed,
+            "pause": lambda: control.execute(PauseCrawl()),
+            "resume": lambda: control.execute(ResumeCrawl()),
+            "pause host": lambda: control.execute(PauseHosts(host=host)),
+            "slow host": lambda: control.execute(SlowHosts(host=host, delay_s=deed.value)),
+            "resume host": lambda: control.execute(ResumeHosts(host=host)),
+            "seeds": lambda: control.execute(AddSeeds(urls=(deed.value,))),
+            "retry": lambda: control.execute(RetryFailed()),
+            "drop": lambda: control.execute(DropFailed()),
         }
         if verb == "reload":
             self.sections = deed.value
             from_s = self.clock.monotonic()
-            await control.reload()
+            await control.execute(Reload())
             self.config = control.config
             self.history.configs.append((from_s, self.clock.monotonic(), control.config))
         else:

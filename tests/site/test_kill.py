@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.offline_control import retry_failed
 from crawler.testing import Handler, LocalWeb, ReceivedRequest, Reply, html, text
-from storage.location import FileLocation
 from storage.sqlite.maintenance import check
+from tests.site.commands import retried
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -111,9 +110,7 @@ async def test_kills_lose_nothing_and_hurry_nobody(courtly: Courtly) -> None:
         assert len(quarantined) <= 3, "a process killed at random makes few suspects"
         quarantined += [row[0] for row in courtly.rows("robots", "error", QUARANTINED)]
         if quarantined:
-            assert await retry_failed(FileLocation(courtly.db), code="quarantined") == len(
-                quarantined
-            )
+            assert await retried(courtly.db, code="quarantined") == len(quarantined)
             await courtly.crawl(web, politeness=politeness)
 
         assert courtly.urls("visited") == everything

@@ -15,13 +15,21 @@ import pytest
 
 from crawler.app import OpenCrawl, open_crawl
 from crawler.config import ConfigError, from_dict
-from crawler.offline_control import steer_hosts
-from crawler.steering.host_selection import PAUSED, RESUMED, HostSetting
-from crawler.steering.live_state import CrawlState
+from crawler.operator_commands import (
+    AddSeeds,
+    CrawlState,
+    PauseCrawl,
+    PauseHosts,
+    Reload,
+    ResumeCrawl,
+    ResumeHosts,
+    SlowHosts,
+    UnknownHost,
+)
 from crawler.testing import Handler, LocalWeb, Pages, Reply, html
-from storage.location import FileLocation
 from storage.store import StoreRefused
 from tests.conftest import ConfigFrom
+from tests.site.commands import executed
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -78,20 +86,20 @@ async def test_a_host_is_paused_slowed_and_resumed_while_others_go_on(courtly: C
             running(opened),
         ):
             await contacts(web, "h0.test", 4)
-            await opened.control.pause_host("h0.test")
+            await opened.control.execute(PauseHosts(host="h0.test"))
             before = len(web.log.requests("h0.test"))
             await contacts(web, "h1.test", 10)
             assert len(web.log.requests("h0.test")) <= before + 1  # one was in flight
             assert opened.control.wait_reason("h0.test") == "paused by an operator"
             assert courtly.rows("hosts", "paused", "host = 'h0.test'") == [(1,)]
 
-            await opened.control.slow_host("h1.test", 0.5)
+            await opened.control.execute(SlowHosts(host="h1.test", delay_s=0.5))
             at_s = web.log.requests("h1.test")[-1].start_s
             await contacts(web, "h2.test", 12)
             assert min(gaps(web, "h1.test", at_s)) >= 0.5
 
-            await opened.control.resume_host("h0.test")
-            await opened.control.resume_host("h1.test")
+            await opened.control.execute(ResumeHosts(host="h0.test"))
+            await opened.control.execute(ResumeHosts(host="h1.test"))
             await contacts(web, "h0.test", 3)
             await contacts(web, "h1.test", 3)
         assert [row[0] for row in courtly.rows("hosts", "breaches")] == [0] * 4
@@ -107,14 +115,14 @@ async def test_the_whole_crawl_pauses_and_goes_on(courtly: Courtly) -> None:
             running(opened),
         ):
             await contacts(web, "h0.test", 3)
-            await opened.control.pause()
+            await opened.control.execute(PauseCrawl())
             await asyncio.sleep(0.3)  # what was in flight ends
             before = len(web.log.requests())
             assert opened.control.state is CrawlState.PAUSED
             assert opened.control.status().in_flight == 0
             await asyncio.sleep(0.5)
             assert len(web.log.requests()) == before
-            await opened.control.resume()
+            await opened.control.execute(ResumeCrawl())
             await contacts(web, "h3.test", 3)
 
 
@@ -138,7 +146,7 @@ async def test_a_config_is_reloaded_again_and_again_under_load(courtly: Courtly)
             await contacts(web, "h0.test", 3)
             for delay_s in (delays * 2)[1:]:
                 sections["politeness"]["delay"] = delay_s
-                said += (await opened.control.reload()).changes
+                said += (await opened.control.execute(Reload())).changes
                 at_s = max(one.start_s for one in web.log.requests())
                 await asyncio.sleep(0.7)
                 for host in HOSTS:
@@ -146,7 +154,7 @@ async def test_a_config_is_reloaded_again_and_again_under_load(courtly: Courtly)
                     assert min(late, default=delay_s) >= delay_s - 0.001
             sections["politeness"]["delay"] = -4
             with pytest.raises(ConfigError, match="delay"):
-                await opened.control.reload()
+                await opened.control.execute(Reload())
             assert opened.control.config.politeness.delay == delays[-1]
             await contacts(web, "h0.test", 2)
         assert said[0] == "4 hosts: delay 0.05 s to 0.3 s"
@@ -167,7 +175,7 @@ async def test_another_user_agent_is_sent_from_then_on(courtly: Courtly) -> None
         ):
             await contacts(web, "h0.test", 3)
             sections["crawl"]["user_agent"] = "otherbot/2.0 (+https://a.test/)"
-            await opened.control.reload()
+            await opened.control.execute(Reload())
             await contacts(web, "h0.test", 3)
         agents = [one.headers["user-agent"] for one in web.log.requests("h0.test")]
         assert agents[0].startswith("onebot")
@@ -186,10 +194,10 @@ async def main():
     config = from_dict(told["config"])
     async with open_crawl(config, seeds=told["seeds"], runs_forever=True) as opened:
         task = asyncio.create_task(opened.run())
-        await opened.control.pause_host("h0.test")
-        await opened.control.slow_host("h1.test", 0.6)
+        await opened.control.execute(PauseHosts(host="h0.test"))
+        await opened.control.execute(SlowHosts(host="h1.test", delay_s=0.6))
         if told["pause"]:
-            await opened.control.pause()
+            await opened.control.execute(PauseCrawl())
         print("steered", flush=True)
         await task
 
@@ -260,19 +268,18 @@ async def test_hosts_are_steered_in_a_database_that_nobody_holds(courtly: Courtl
         config = from_dict(courtly.config(web))
         async with open_crawl(config, seeds=[web.url(host) for host in HOSTS], runs_forever=True):
             with pytest.raises(StoreRefused):
-                await steer_hosts(FileLocation(courtly.db), ["h0.test"], PAUSED)
-        await steer_hosts(FileLocation(courtly.db), ["h0.test"], PAUSED)
-        await steer_hosts(FileLocation(courtly.db), ["h1.test"], HostSetting(slow_s=0.25))
-        assert not await steer_hosts(FileLocation(courtly.db), ["nobody.test"], PAUSED)
-        with pytest.raises(ValueError, match="the delay must be"):
-            await steer_hosts(FileLocation(courtly.db), ["h1.test"], HostSetting(slow_s=-1.0))
+                await executed(courtly.db, PauseHosts(host="h0.test"))
+        await executed(courtly.db, PauseHosts(host="h0.test"))
+        await executed(courtly.db, SlowHosts(host="h1.test", delay_s=0.25))
+        with pytest.raises(UnknownHost):
+            await executed(courtly.db, PauseHosts(host="nobody.test"))
         summary = await courtly.crawl(web, crawl={"patience": 0.5})
         assert web.log.requests("h0.test") == []
         assert [(one.host, one.reason) for one in summary.waiting] == [
             ("h0.test", "paused by an operator")
         ]
         assert min(gaps(web, "h1.test", 0.0)) >= 0.25
-        await steer_hosts(FileLocation(courtly.db), ["h0.test"], RESUMED)
+        await executed(courtly.db, ResumeHosts(host="h0.test"))
         await courtly.crawl(web)
         assert len(courtly.urls("visited")) == 12
 
@@ -286,7 +293,7 @@ async def test_a_crawl_that_lives_on_needs_no_seed_to_begin(courtly: Courtly) ->
         async with open_crawl(config, runs_forever=True) as opened, running(opened):
             await asyncio.sleep(0.2)
             assert opened.control.state is CrawlState.IDLE
-            added = await opened.control.add_seeds([web.url("h0.test")])
+            added = await opened.control.execute(AddSeeds(urls=(web.url("h0.test"),)))
             assert (added.added, added.known) == (1, 0)
             async with asyncio.timeout(20):
                 while (await opened.control.stats()).visited < 3:  # noqa: ASYNC110

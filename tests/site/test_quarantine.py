@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.offline_control import retry_failed
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
-from storage.location import FileLocation
 from storage.sqlite.maintenance import check
+from tests.site.commands import retried
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -83,7 +82,7 @@ async def test_a_page_that_kills_the_process_is_quarantined(courtly: Courtly, ho
         assert error.startswith("quarantined: ")
         assert courtly.urls("queued") == []
         assert len(courtly.urls("visited")) == len(PATHS) - 1
-        assert await retry_failed(FileLocation(courtly.db), code="quarantined") == 1
+        assert await retried(courtly.db, code="quarantined") == 1
         assert courtly.urls("queued") == [web.url("a.test", POISON)]
         assert check(courtly.db) == []
 
@@ -141,7 +140,7 @@ async def test_a_robots_txt_that_kills_the_process_is_quarantined(
         assert (web.url("bad.test")[:-1],) in closed
         assert check(courtly.db) == []
 
-        assert await retry_failed(FileLocation(courtly.db), code="quarantined") == len(closed)
+        assert await retried(courtly.db, code="quarantined") == len(closed)
         assert await run(courtly, web, "never") == 0
         assert courtly.urls("queued") == []
         assert len(courtly.urls("visited", "url LIKE '%bad%'")) == 4 + (way == "kept")
@@ -166,7 +165,7 @@ async def test_a_sitemap_that_kills_the_process_is_quarantined(courtly: Courtly)
         assert await run(courtly, web, "SIGSEGV", seed) == 0
         assert courtly.urls("failed", "error LIKE 'quarantined: %'") == [sitemap]
         assert len(courtly.urls("visited")) == 4
-        assert await retry_failed(FileLocation(courtly.db), code="quarantined") == 1
+        assert await retried(courtly.db, code="quarantined") == 1
         assert await run(courtly, web, "never") == 0
         assert found in courtly.urls("visited")
         assert check(courtly.db) == []

@@ -17,12 +17,11 @@ import pytest
 
 from crawler import Crawler
 from crawler.documents.crawled_page import CrawledPage
-from crawler.offline_control import retry_failed
 from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
-from storage.location import FileLocation
 from storage.sqlite import SqliteReader
+from tests.site.commands import retried
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -275,7 +274,7 @@ async def test_a_function_that_raises_costs_its_page_alone(
         assert str(failed["error"]).startswith("internal: ")
         assert "pass-marker" not in str(failed["error"])
         broken.clear()
-        await retry_failed(FileLocation(db))
+        await retried(db)
         await read()
         assert sorted(seen) == sorted(web.url("a.test", path) for path in site)
 

@@ -598,7 +598,7 @@ class Stores(RuleBasedStateMachine):
     )
     def control(self, slot: str, paused: bool | None, slow_s: float | None, clear: bool) -> None:
         one, other = (
-            self.run(store.set_control(slot, paused=paused, slow_s=slow_s, clear_slow=clear))
+            self.run(store.set_controls([slot], paused=paused, slow_s=slow_s, clear_slow=clear))
             for store in (self.memory, self.second)
         )
         assert one == other

@@ -10,8 +10,9 @@ import time
 
 import pytest
 
-from crawler.offline_control import retry_failed
-from storage.location import parse_location
+from crawler.config import from_dict
+from crawler.offline_control import execute_in_database
+from crawler.operator_commands import RetryFailed
 from tests.postgres_server import PostgresServer, running_server
 from tests.workers.conftest import NewCrew
 from tests.workers.crew import GRACE_S, LEASE_S, Crew, Worker
@@ -117,8 +118,10 @@ async def test_faults_lose_nothing_and_hurry_nobody(new_crew: NewCrew, seed: int
 
             if quarantined := await crew.rows(f"SELECT url FROM failed WHERE {QUARANTINED}"):
                 assert len(quarantined) <= 3, "processes killed at random make few suspects"
-                retried = await retry_failed(parse_location(crew.url), code="quarantined")
-                assert retried == len(quarantined)
+                database = from_dict({"storage": {"url": crew.url}})
+                command = RetryFailed(code="quarantined")
+                retried, _ = await execute_in_database(database, command)
+                assert retried.retried == len(quarantined)
                 await crew.start()
                 await crew.finish()
             pages = everything(WEB)

@@ -9,26 +9,19 @@ import asyncio
 import math
 from collections.abc import Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
+from typing import Any
 
 from msgspec import structs
 
 from crawler.clock import Clock
-from crawler.config import ConfigError
+from crawler.command_table import row_of
 from crawler.daemon import responses
 from crawler.daemon.api import settings_list
 from crawler.daemon.api.caller_requests import CallerRequests
+from crawler.daemon.api.command_answers import CertificateReload, carried_out
 from crawler.daemon.api.history_view import HistoryView
-from crawler.daemon.api.host_names import host_name, stored_name
-from crawler.daemon.api.host_steering import (
-    HostSteering,
-    check_reason,
-    part_of_name,
-    pattern_of,
-)
 from crawler.daemon.api.log_view import LogView
 from crawler.daemon.api.next_urls import next_urls
-from crawler.daemon.api.pending_commands import in_time
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
 from crawler.daemon.api.robots_views import RobotsViews
 from crawler.daemon.api.url_lists import UrlLists
@@ -37,34 +30,36 @@ from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.queue_view import QueueView
 from crawler.daemon.monitoring.shared_store import SharedStore
-from crawler.daemon.problem import Problem, invalid, unknown_host
+from crawler.daemon.problem import Problem, as_problems, invalid
 from crawler.daemon.responses import from_row, from_rows
 from crawler.explain.explanation import (
     ExplainContext,
     explain_host,
     explain_url,
 )
-from crawler.front_door.tls import Certificate, CertificateError
+from crawler.front_door.tls import Certificate
+from crawler.operator_commands import ALL_HOSTS, CrawlState, OperatorCommand, Result, UnknownHost
 from crawler.steering.control import Control
-from crawler.steering.host_selection import ALL_HOSTS
-from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded
+from crawler.steering.execution import (
+    check_reason,
+    host_name,
+    part_of_name,
+    pattern_of,
+    stored_name,
+)
 from crawler.steering.queue_holds import QueueReason
 from crawler.version import __version__
 from policies.url import SeedError, host_of, origin_of
 from storage import paging
-from storage.store import Reader, Row, StoreError
+from storage.store import Row, StoreError
 
 LIMIT_DEFAULT = 100  # rows of a page
 LIMIT_MAX = paging.ROWS_MAX
 FAILED_SHOWN = 10
 FAILED_OF_MAX = 100_000  # URLs of a host; its failed URLs are not listed beyond
-SEEDS_MAX = 10_000  # in one request
-SEED_BYTES_MAX = 65_536  # beyond any `scope.max_url_bytes`; an error message would repeat it
 HOST_SORTS = paging.HOST_SORTS
 HOST_STATES = tuple(state.value for state in paging.HostFilter)
 READY_WITHIN_S = 2.0  # for an answer of the database
-_NOT_VALID = "the config is not valid"
-NEW_CERTIFICATE = "daemon.tls_certificate: another certificate, for new connections"
 _NEEDED = frozenset((CheckName.COMMITS, CheckName.DISK, CheckName.WORKERS))
 STATUS_KEPT_S = 0.25  # concurrent listeners share a status: it looks at every host in memory
 
@@ -76,7 +71,6 @@ class Operations:
     def __init__(
         self,
         control: Control,
-        reader: Reader,
         *,
         clock: Clock,
         stream: EventStream,
@@ -89,10 +83,9 @@ class Operations:
         certificate: Certificate | None = None,
     ) -> None:
         self._control = control
-        self._certificate = certificate
         self.callers = callers
         self.shared = shared
-        self._reader = reader
+        self._reader = reader = control.reader
         self._clock = clock
         self._robots_check = RobotsCheck(control, clock, robots_fetcher)
         self._status: responses.Status | None = None
@@ -102,10 +95,12 @@ class Operations:
         self._health = health
         self.history = history
         self.log = log
-        self.host_steering = HostSteering(control, reader, clock=clock, stream=stream)
+        control.announce = self._announce
+        if certificate is not None:
+            control.also_reloaded = CertificateReload(certificate, clock)
         self.queue = QueueView(control, reader, clock)
         self.robots_views = RobotsViews(control, reader)
-        self.url_lists = UrlLists(control, reader, stream=stream)
+        self.url_lists = UrlLists(reader)
 
     # ------------------------------------------------------------ queries
 
@@ -183,9 +178,10 @@ class Operations:
         if sort.removeprefix("-") not in HOST_SORTS:
             sorts = ", ".join(HOST_SORTS)
             raise invalid("sort", f'must be one of {sorts}, optionally prefixed with "-"')
-        check_reason(reason)
         _check_limit(limit)
-        pattern = pattern_of(pattern)
+        with as_problems():
+            check_reason(reason)
+            pattern = pattern_of(pattern)
         try:
             page = await self._reader.hosts_page(
                 search=part_of_name(search),
@@ -212,12 +208,13 @@ class Operations:
 
     async def host(self, host: str) -> responses.HostDetail:
         """One host, by its name in the hosts view or by any host name that it covers."""
-        name = host_name(host)
-        found = await explain_host(
-            self._reader, self._control.config, name, now_s=self._clock.wall()
-        )
-        if found.row is None:
-            raise unknown_host(name)
+        with as_problems():
+            name = host_name(host)
+            found = await explain_host(
+                self._reader, self._control.config, name, now_s=self._clock.wall()
+            )
+            if found.row is None:
+                raise UnknownHost(name)
         async with aclosing(self._reader.iterate("hosts", host=found.name)) as rows:
             row = await anext(rows)
         live = self._live(row)
@@ -265,7 +262,8 @@ class Operations:
         """Some failed URLs of a host, in the order they were found; empty for a host with more than
         FAILED_OF_MAX URLs, where the search would delay other readers."""
         _check_limit(limit)
-        slot = await stored_name(self._reader, host)
+        with as_problems():
+            slot = await stored_name(self._reader, host)
         row = await self._reader.host(slot)
         if row is None or not row["failed"]:
             return []
@@ -282,75 +280,23 @@ class Operations:
 
     async def config(self, host: str = "") -> responses.Settings:
         """The effective settings, of one host if it is named; without secrets."""
-        name = host_name(host) if host else None
+        with as_problems():
+            name = host_name(host) if host else None
         settings = settings_list.effective_settings(self._control.config, name)
         return responses.Settings(host=name, settings=settings)
 
     # ------------------------------------------------------------ commands
 
-    async def pause(self) -> responses.StateAnswer:
-        """Pause the whole crawl."""
-        await in_time(self._control, self._control.pause())
-        return self._changed("pause")
+    async def execute(self, command: OperatorCommand[Result]) -> Result:
+        """Execute a command. Raises Problem."""
+        return await carried_out(self._control, command)
 
-    async def resume(self) -> responses.StateAnswer:
-        """Resume the whole crawl; hosts that were paused individually stay paused."""
-        await in_time(self._control, self._control.resume())
-        return self._changed("resume")
-
-    def _changed(self, what: str) -> responses.StateAnswer:
-        self.stream.change(what)
-        return responses.StateAnswer(state=self._control.state)
-
-    async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> SeedsAdded:
-        """Queue seeds; invalid URLs are refused individually."""
-        if not urls:
-            raise invalid("urls", "must name at least one URL")
-        if len(urls) > SEEDS_MAX:
-            raise invalid("urls", f"at most {SEEDS_MAX:,} in one request", 413)
-        for number, url in enumerate(urls):
-            if len(url) > SEED_BYTES_MAX:
-                field = f"urls[{number}]"
-                raise invalid(field, f"is longer than {SEED_BYTES_MAX:,} characters", 413)
-        if not math.isfinite(priority):
-            raise invalid("priority", "must be a finite number")
-        done = await in_time(self._control, self._control.add_seeds(urls, priority))
-        self.stream.change("seeds", added=done.added, known=done.known, refused=len(done.refused))
-        return done
-
-    async def reload(self, *, dry_run: bool = False) -> Reloaded:
-        """Reload the config, and the certificate of the page. Raises Problem (422) with the errors
-        of the config: nothing changed then."""
-        base = self._control.config.given.base
-        try:
-            renewed = self._certificate is not None and self._certificate.changed()
-        except CertificateError as error:
-            sentence = f"daemon.tls_certificate: {error}"
-            raise Problem(422, sentence, title=_NOT_VALID, problems=(sentence,)) from None
-        try:
-            done = await in_time(self._control, self._control.reload(dry_run=dry_run))
-        except ConfigError as error:
-            problems = tuple(settings_list.without_folder(each, base) for each in error.problems)
-            raise Problem(422, "; ".join(problems), title=_NOT_VALID, problems=problems) from None
-        if self._certificate is not None:
-            done = self._renewed(self._certificate, done, renewed=renewed)
-        if not dry_run:
-            self.stream.change("reload", changes=list(done.changes))
-        warnings = tuple(settings_list.without_folder(each, base) for each in done.warnings)
-        return structs.replace(done, warnings=warnings)
-
-    def _renewed(self, certificate: Certificate, done: Reloaded, *, renewed: bool) -> Reloaded:
-        """The result of a reload with that of the certificate, which is renewed unless it was a dry
-        run."""
-        try:
-            if renewed and not done.dry_run:
-                certificate.renew()
-            warnings = certificate.warnings(datetime.fromtimestamp(self._clock.wall(), UTC))
-        except CertificateError as error:  # replaced at this very moment
-            warnings = (f"daemon.tls_certificate: {error}; the previous one stays in use",)
-            renewed = False
-        changes = (*done.changes, *([NEW_CERTIFICATE] if renewed else ()))
-        return structs.replace(done, changes=changes, warnings=(*done.warnings, *warnings))
+    def _announce(self, command: OperatorCommand[Any], result: Any, complete: bool) -> None:
+        """Log a command that has changed the crawl, and tell listeners."""
+        values = dict(command.logged(result))
+        if not complete:
+            values["complete"] = False
+        self.stream.change(row_of(command).name, **values)
 
     async def robots_check(
         self,

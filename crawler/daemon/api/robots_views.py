@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from crawler.daemon.api.host_names import host_name
 from crawler.daemon.api.robots_diff import RobotsDiff, robots_diff
-from crawler.daemon.problem import Problem, invalid, unknown_host
+from crawler.daemon.problem import Problem, as_problems, invalid
 from crawler.daemon.responses import from_row, from_rows
 from crawler.daemon.robots_responses import (
     BlockedPage,
@@ -18,8 +17,8 @@ from crawler.daemon.robots_responses import (
     RobotsCopy,
     RobotsLine,
 )
-from crawler.explain.explanation import known_host
 from crawler.steering.control import Control
+from crawler.steering.execution import stored_name
 from crawler.threads import in_thread
 from policies import robots as robots_txt
 from policies.url import canonical, host_of, origin_of, without_userinfo
@@ -88,10 +87,8 @@ class RobotsViews:
             raise invalid("reason", f"must be one of {', '.join(BlockReason)}")
         if not host:
             return None
-        name = host_name(host)
-        if await known_host(self._reader, name) is None:
-            raise unknown_host(name)
-        return name
+        with as_problems():
+            return await stored_name(self._reader, host)
 
     async def robots(self, origin: str) -> RobotsCopy:
         """The robots.txt stored for an origin ("https://example.com"), line by line."""

@@ -1,14 +1,11 @@
-"""Lists of URLs by state, and what can be done with failed ones."""
+"""Lists of URLs by state, and of seeds."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
 from typing import Final
 
-from crawler.daemon.api.host_names import stored_name
-from crawler.daemon.api.pending_commands import in_time
 from crawler.daemon.list_responses import (
-    FailedDropped,
     FailureCount,
     Failures,
     SeedRow,
@@ -17,11 +14,10 @@ from crawler.daemon.list_responses import (
     SkippedRow,
     UrlsPage,
 )
-from crawler.daemon.monitoring.event_stream import EventStream
-from crawler.daemon.problem import Problem, invalid
-from crawler.daemon.responses import Retried, flag, from_row
+from crawler.daemon.problem import Problem, as_problems, invalid
+from crawler.daemon.responses import flag, from_row
 from crawler.explain.sentences import skip_words
-from crawler.steering.control import Control
+from crawler.steering.execution import stored_name
 from storage.paging import ROWS_MAX
 from storage.reader import UrlFilter, UrlList
 from storage.store import Reader
@@ -33,12 +29,8 @@ URL_STATES: Final = tuple(one.value for one in UrlList)
 class UrlLists:
     """The lists of one running crawl."""
 
-    def __init__(self, control: Control, reader: Reader, *, stream: EventStream) -> None:
-        self._control = control
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._stream = stream
-
-    # ------------------------------------------------------------ queries
 
     async def urls(
         self,
@@ -59,9 +51,11 @@ class UrlLists:
             raise invalid("state", f"must be one of {', '.join(URL_STATES)}")
         _only("code", bool(code), state, UrlList.FAILED)
         _only("status", status is not None, state, UrlList.VISITED)
+        with as_problems():
+            slot = await stored_name(self._reader, host) if host else None
         wanted = UrlFilter(
             state=UrlList(state),
-            host=await stored_name(self._reader, host) if host else None,
+            host=slot,
             text=text,
             code=code,
             status=status,
@@ -96,23 +90,6 @@ class UrlLists:
         except ValueError as error:
             raise Problem(422, str(error), field="after") from None
         return SeedsPage(seeds=[from_row(SeedRow, row) for row in page.rows], after=page.after)
-
-    # ------------------------------------------------------------ commands
-
-    async def retry(self, host: str | None = None, code: str | None = None) -> Retried:
-        """Queue failed URLs again, of one host or error code, or all."""
-        slot = None if host is None else await stored_name(self._reader, host)
-        count = await in_time(self._control, self._control.retry_failed(slot, code))
-        self._stream.change("retry", host=slot, code=code, retried=count)
-        return Retried(retried=count)
-
-    async def drop(self, host: str | None = None, code: str | None = None) -> FailedDropped:
-        """Drop failed URLs, of one host or error code, or all: they are counted as skipped, and a
-        later link queues them again."""
-        slot = None if host is None else await stored_name(self._reader, host)
-        count = await in_time(self._control, self._control.drop_failed(slot, code))
-        self._stream.change("drop", host=slot, code=code, dropped=count)
-        return FailedDropped(dropped=count)
 
 
 def _only(field: str, given: bool, state: str, of: UrlList) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import hdrs, web
 
+from crawler.command_table import name_of
 from crawler.config.secrets import HIDDEN
 from crawler.daemon.actor import API, PAGE, Actor, acting, behind_socket
 from crawler.daemon.monitoring.access_log import AccessLog
@@ -25,18 +25,13 @@ ACTOR_PEER: Final[web.RequestKey[str]] = web.RequestKey("actor_peer", str)
 # A refusal that a page shows among others, instead of raising it.
 REFUSAL: Final[web.RequestKey[str]] = web.RequestKey("refusal", str)
 
-# Of all POST requests, these change nothing in the crawl.
-_NO_COMMANDS: Final = re.compile(
-    r"/(login|logout|tester)\Z"
-    r"|/api/(robots/(check|state)|may-fetch|next-turn|fetch|permit)(/|\Z)"
-)
 
-
-def is_command(request: web.Request) -> bool:
-    """Whether a request changes the crawl, if it is granted."""
-    if request.method not in ("POST", "DELETE") or _NO_COMMANDS.match(request.path):
-        return False
-    return request.query.get("dry_run") not in ("1", "true")
+def command_in(request: web.Request) -> str:
+    """The name of the command in a request that changes the crawl, if it is granted; "" in
+    others."""
+    if request.method != hdrs.METH_POST or request.query.get("dry_run") in ("1", "true"):
+        return ""
+    return name_of(request.path)
 
 
 def actor_of(request: web.Request, *, local: bool) -> Actor:
@@ -57,7 +52,7 @@ async def answered(
     """Run a handler for whoever sent the request. A command that is refused or fails is logged to
     `access`."""
     with acting(actor_of(request, local=local)):
-        if not is_command(request):
+        if not (name := command_in(request)):
             return await handler(request)
         why = ""
         try:
@@ -76,7 +71,7 @@ async def answered(
             raise
         finally:
             if why := why or request.get(REFUSAL, ""):
-                access.refused(_name(route_of(request)), _without_credentials(request, why))
+                access.refused(name, _without_credentials(request, why))
 
 
 def route_of(request: web.Request) -> str:
@@ -94,9 +89,3 @@ def _without_credentials(request: web.Request, why: str) -> str:
         if len(one) >= CREDENTIAL_CHARS:
             why = why.replace(one, HIDDEN)
     return why
-
-
-def _name(path: str) -> str:
-    """The name of a command, as in the event `steered`."""
-    name = path.removeprefix("/api").removeprefix("/config").removeprefix("/crawl").strip("/")
-    return name.replace("hosts/", "host_").replace("host/", "host_").replace("/", "_")[:100]

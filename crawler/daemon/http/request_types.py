@@ -13,17 +13,15 @@ from msgspec import Meta, Struct, field
 from crawler.config.readers import did_you_mean
 from crawler.daemon.api.caller_requests import WAIT_S_MAX
 from crawler.daemon.api.operations import LIMIT_DEFAULT, LIMIT_MAX
-from crawler.daemon.problem import Problem, invalid
+from crawler.daemon.problem import Problem, as_problems, invalid
 from crawler.daemon.responses import Json
+from crawler.operator_commands import InvalidCommandError, Name, Number, Text
 
-Text = Annotated[str, Meta(max_length=10_000)]
-Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Names = Name | Annotated[list[str], Meta(min_length=1)]
 Url = Annotated[str, Meta(min_length=1, max_length=20_000)]
 Wait = Annotated[float, Meta(ge=0, le=WAIT_S_MAX)]
 # No number from outside is unbounded: where there is no narrower range, operations check it.
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
-Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 PermitTime = Annotated[float, Meta(gt=0, le=600)]
 Status = Annotated[int, Meta(ge=100, le=999)]
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
@@ -112,37 +110,8 @@ class ConfigParams(Strict, frozen=True, kw_only=True):
     host: Text = ""
 
 
-class ReloadParams(Strict, frozen=True, kw_only=True):
-    dry_run: bool = False
-
-
-class SteerBody(Strict, frozen=True, kw_only=True):
-    """One of `host`, `hosts` and conditions: `pattern`, `search`, `state` and `reason` must all
-    hold. `dry_run`: only count the hosts."""
-
-    host: Name | None = None
-    hosts: list[Name] = []
-    pattern: Text = ""
-    search: Text = ""
-    state: Text = ""
-    reason: Text = ""
-    dry_run: bool = False
-
-
-class SlowBody(SteerBody, frozen=True, kw_only=True):
-    delay_s: Number
-
-
-class FailedBody(Strict, frozen=True, kw_only=True):
-    """Which failed URLs: of a host, with a code, or all."""
-
-    host: Name | None = None
-    code: Name | None = None
-
-
-class SeedsBody(Strict, frozen=True, kw_only=True):
-    urls: list[str]
-    priority: Number = 0.0
+class DryRunParams(Strict, frozen=True, kw_only=True):
+    dry: bool = field(default=False, name="dry_run")
 
 
 class CheckBody(Strict, frozen=True, kw_only=True):
@@ -197,7 +166,7 @@ class PermitEndBody(Strict, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
 
 
-T = TypeVar("T", bound=Strict)
+T = TypeVar("T", bound=Struct)
 
 _WORDS = {
     "str": "a string", "int": "an integer", "float": "a number", "bool": "true or false",
@@ -212,6 +181,9 @@ def read_body(raw: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(raw or b"{}", type=kind)
     except msgspec.ValidationError as error:
+        with as_problems():
+            if isinstance(error.__cause__, InvalidCommandError):
+                raise error.__cause__ from None
         raise _problem(str(error), kind) from None
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -243,13 +215,13 @@ def _is_text(value: str) -> bool:
 
 
 @cache
-def _may_be_empty(kind: type[Strict]) -> Sequence[str]:
+def _may_be_empty(kind: type[Struct]) -> Sequence[str]:
     """The fields that may be empty. A boolean may not: `?dry_run=` must not reload."""
     fields = msgspec.structs.fields(kind)
     return [one.encode_name for one in fields if not one.required and one.type is not bool]
 
 
-def _problem(message: str, kind: type[Strict]) -> Problem:
+def _problem(message: str, kind: type[Struct]) -> Problem:
     """msgspec's "Expected `str`, got `int` - at `$.host`" as a sentence about the field."""
     if found := re.match(r"Object (missing required|contains unknown) field `([^`]*)`", message):
         if found[1].startswith("missing"):

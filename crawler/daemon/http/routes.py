@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
+from crawler.command_table import COMMANDS, CommandRow
 from crawler.daemon import list_responses, responses, robots_responses
 from crawler.daemon.api.history_view import HistoryAnswer
-from crawler.daemon.api.host_steering import HostCommand, selection_of
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.api.url_lists import UrlLists
 from crawler.daemon.http import request_types as types
 from crawler.daemon.http.request_types import NoParams, Strict, read_body, read_query
-from crawler.daemon.problem import invalid
-from crawler.steering.live_state import Reloaded, SeedsAdded
+from crawler.operator_commands import OperatorCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Route:
     answer: type
     operation: Callable[..., Awaitable[object]]
     query: type[Strict] = NoParams
-    body: type[Strict] = NoParams
+    body: type[Struct] = NoParams
     waits: bool = False  # it may wait for a host, and ends when its client disconnects
 
     async def serve(
@@ -42,6 +42,20 @@ class Route:
         if self.method == "POST":
             given |= asdict(read_body(raw, self.body))
         return await self.operation(operations, **given)
+
+
+async def _execute(
+    kind: type[OperatorCommand[Any]], operations: Operations, *, dry: bool = False, **given: Any
+) -> object:
+    """dry: from the query."""
+    return await operations.execute(kind(**given | ({"dry_run": True} if dry else {})))
+
+
+def _command_route(row: CommandRow) -> Route:
+    dry_run = "dry_run" in row.command.__struct_fields__
+    query = types.DryRunParams if dry_run else NoParams
+    run = partial(_execute, row.command)
+    return Route("POST", row.route, row.summary, row.result, run, query, row.command)
 
 
 async def _may_fetch(operations: Operations, url: str) -> responses.MayFetch:
@@ -66,29 +80,6 @@ async def _blocked_rules(operations: Operations, **given: Any) -> robots_respons
 
 async def _robots(operations: Operations, origin: str) -> robots_responses.RobotsCopy:
     return await operations.robots_views.robots(origin)
-
-
-async def _steer_hosts(
-    command: HostCommand,
-    operations: Operations,
-    *,
-    host: str | None,
-    hosts: Sequence[str],
-    pattern: str,
-    search: str,
-    state: str,
-    reason: str,
-    dry_run: bool,
-    delay_s: float | None = None,
-) -> responses.Controlled:
-    selection = selection_of(pattern=pattern, search=search, state=state, reason=reason)
-    ways = (host is not None, bool(hosts), selection is not None)
-    if sum(ways) > 1:
-        raise invalid("host", 'use only one of "host", "hosts" and conditions such as "pattern"')
-    named = [host] if host is not None else hosts
-    return await operations.host_steering.steer(
-        command, hosts=named, selection=selection, delay_s=delay_s, dry_run=dry_run
-    )
 
 
 async def _of_lists(
@@ -138,31 +129,6 @@ ROUTES: tuple[Route, ...] = (
         responses.HostDetail,
         Operations.host,
         types.HostParams,
-    ),
-    Route(
-        "POST",
-        "/api/hosts/pause",
-        "Stop sending requests to one host, to several, or to all that match; durable.",
-        responses.Controlled,
-        partial(_steer_hosts, HostCommand.PAUSE),
-        body=types.SteerBody,
-    ),
-    Route(
-        "POST",
-        "/api/hosts/resume",
-        "Undo pause and slow of one host, of several, or of all that match; durable.",
-        responses.Controlled,
-        partial(_steer_hosts, HostCommand.RESUME),
-        body=types.SteerBody,
-    ),
-    Route(
-        "POST",
-        "/api/hosts/slow",
-        "Set the minimum delay between requests to a host, to several, or to all that match; "
-        "durable.",
-        responses.Controlled,
-        partial(_steer_hosts, HostCommand.SLOW),
-        body=types.SlowBody,
     ),
     Route(
         "GET",
@@ -242,39 +208,7 @@ ROUTES: tuple[Route, ...] = (
         _log,
         types.LogParams,
     ),
-    Route("POST", "/api/seeds", "Queue seeds.", SeedsAdded, Operations.seeds, body=types.SeedsBody),
-    Route(
-        "POST",
-        "/api/retry",
-        "Queue failed URLs again, of one host or failure code if it is named.",
-        responses.Retried,
-        partial(_of_lists, UrlLists.retry),
-        body=types.FailedBody,
-    ),
-    Route(
-        "POST",
-        "/api/drop",
-        "Drop failed URLs, of one host or failure code if it is named.",
-        list_responses.FailedDropped,
-        partial(_of_lists, UrlLists.drop),
-        body=types.FailedBody,
-    ),
-    Route(
-        "POST",
-        "/api/pause",
-        "Pause the crawl: no requests are started until it is resumed.",
-        responses.StateAnswer,
-        Operations.pause,
-    ),
-    Route("POST", "/api/resume", "Resume the crawl.", responses.StateAnswer, Operations.resume),
-    Route(
-        "POST",
-        "/api/reload",
-        "Reload the config; with dry_run, only report what would change.",
-        Reloaded,
-        Operations.reload,
-        types.ReloadParams,
-    ),
+    *map(_command_route, COMMANDS),
     Route(
         "POST",
         "/api/robots/check",

@@ -22,7 +22,8 @@ from crawler.daemon.monitoring.shared_families import store_families, worker_fam
 from crawler.daemon.monitoring.shared_store import StoreMeasures
 from crawler.daemon.responses import Status
 from crawler.explain.formatting import plain
-from crawler.steering.live_state import CrawlState, HostState
+from crawler.operator_commands import CrawlState
+from crawler.steering.live_state import HostState
 from crawler.steering.queue_holds import QueueReason
 from crawler.version import __version__
 from policies.holds import HoldReason

@@ -15,9 +15,9 @@ from crawler.clock import Clock
 from crawler.daemon.health import Health, HealthState
 from crawler.daemon.monitoring.metrics import outcome_of
 from crawler.observer import Contacted, Observer
+from crawler.operator_commands import CrawlState
 from crawler.periodic import PeriodicSteps
 from crawler.steering.control import Control
-from crawler.steering.live_state import CrawlState
 from policies.holds import Hold
 from storage.history import MINUTE_S, History, HistoryCounts, Mark, MarkKind
 from storage.log_histogram import bucket_of

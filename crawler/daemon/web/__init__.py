@@ -9,9 +9,9 @@ from crawler.daemon.http.application import GUARDS
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.problem import Problem
 from crawler.daemon.web.blocked_page import BlockedUrls
+from crawler.daemon.web.command_forms import CommandForms
 from crawler.daemon.web.general_pages import GeneralPages
 from crawler.daemon.web.history_page import HistoryPage
-from crawler.daemon.web.host_forms import HostForms
 from crawler.daemon.web.host_pages import HostPages
 from crawler.daemon.web.list_downloads import ListDownloads
 from crawler.daemon.web.log_page import LogPages
@@ -32,7 +32,7 @@ def add_pages(
     hosts, tester, blocked = HostPages(context), TesterPage(context), BlockedUrls(context)
     history = HistoryPage(context)
     urls, seeds = UrlListPages(context), SeedsPage(context)
-    host_forms, downloads = HostForms(context), ListDownloads(context)
+    commands, downloads = CommandForms(context), ListDownloads(context)
     log = LogPages(context)
 
     async def missing(_request: web.Request) -> web.StreamResponse:
@@ -47,16 +47,9 @@ def add_pages(
             web.get("/seeds.{kind:csv|jsonl}", downloads.seeds),
             web.get("/urls", urls.urls),
             web.get("/urls/skipped", urls.skipped),
-            web.post("/urls/retry", urls.retry),
-            web.post("/urls/drop", urls.drop),
             web.get("/host", hosts.host),
             web.get("/history", history.history),
             web.get("/history.csv", history.as_csv),
-            web.post("/hosts/steer", host_forms.steer),
-            web.post("/host/pause", host_forms.pause),
-            web.post("/host/resume", host_forms.resume),
-            web.post("/host/slow", host_forms.slow),
-            web.post("/host/retry", host_forms.retry),
             web.get("/find", general.find),
             web.get("/blocked", blocked.blocked),
             web.get("/blocked.{kind:csv|jsonl}", downloads.blocked),
@@ -70,8 +63,7 @@ def add_pages(
             web.get("/config", general.config),
             web.get("/config/reload", general.reload),
             web.post("/config/reload", general.reload),
-            web.post("/crawl/pause", overview.pause),
-            web.post("/crawl/resume", overview.resume),
+            *commands.routes(),
             web.get(STATIC + "{name}", renderer.static_file),
             web.get("/favicon.ico", renderer.favicon),
             web.get("/{tail:(?!api/|api$).*}", missing),

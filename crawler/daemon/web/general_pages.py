@@ -9,6 +9,7 @@ from crawler.daemon.problem import Problem
 from crawler.daemon.responses import UrlAnswer
 from crawler.daemon.web.filters import facts, sections
 from crawler.daemon.web.rendering import PageHandlers, link
+from crawler.operator_commands import Reload
 from policies.url import without_userinfo
 
 
@@ -61,7 +62,7 @@ class GeneralPages(PageHandlers):
         values: dict[str, object] = {"changes": (), "done": done, "problems": (), "notes": ()}
         status = 200
         try:
-            found = await self.operations.reload(dry_run=not done)
+            found = await self.operations.execute(Reload(dry_run=not done))
         except Problem as problem:
             if problem.status not in (400, 409, 422):
                 raise

@@ -21,7 +21,8 @@ from crawler.daemon.web.host_pages import attention, host_pill
 from crawler.daemon.web.rendering import PageContext, PageHandlers, link
 from crawler.explain.formatting import counted
 from crawler.explain.sentences import returns_sentence
-from crawler.steering.live_state import HOST_WORDS, CrawlState
+from crawler.operator_commands import CrawlState
+from crawler.steering.live_state import HOST_WORDS
 from crawler.steering.queue_holds import QueueHold, QueueReason
 from storage.store import StoreError
 
@@ -124,14 +125,6 @@ class OverviewPage(PageHandlers):
             "host_parts": charts.parts(held, HOST_LABELS),
         }
         return await self.page(request, "overview", values)
-
-    async def pause(self, _: web.Request) -> web.Response:
-        await self.operations.pause()
-        raise web.HTTPSeeOther("/?said=paused")
-
-    async def resume(self, _: web.Request) -> web.Response:
-        await self.operations.resume()
-        raise web.HTTPSeeOther("/?said=resumed")
 
     async def _needing_attention(self, now_s: float) -> Attention:
         async with self._lock:

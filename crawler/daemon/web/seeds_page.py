@@ -13,9 +13,10 @@ from aiohttp import web
 
 from crawler.daemon.api.url_lists import SEED_STATES
 from crawler.daemon.http.commands import REFUSAL
-from crawler.daemon.problem import Problem
+from crawler.daemon.problem import Problem, as_problems
 from crawler.daemon.web.rendering import PageHandlers, form_of, link, number_in
 from crawler.explain.formatting import counted
+from crawler.operator_commands import AddSeeds
 
 SEEDS_PER_PAGE: Final = 50
 
@@ -38,7 +39,10 @@ class SeedsPage(PageHandlers):
             problem = "Enter at least one URL."
             return await self._seeds_page(request, fields, problem=problem, status=422)
         try:
-            done = await self.operations.seeds(urls, number_in(fields, "priority"))
+            priority = number_in(fields, "priority")
+            with as_problems():
+                command = AddSeeds(urls=tuple(urls), priority=priority)
+            done = await self.operations.execute(command)
         except Problem as error:
             request[REFUSAL] = error.detail
             return await self._seeds_page(

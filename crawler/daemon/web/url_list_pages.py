@@ -10,8 +10,7 @@ from aiohttp import web
 from msgspec import Struct, structs
 
 from crawler.daemon.problem import invalid
-from crawler.daemon.web.rendering import PageHandlers, form_of, link
-from crawler.explain.formatting import counted
+from crawler.daemon.web.rendering import PageHandlers, link
 from storage.reader import UrlList
 
 URLS_PER_PAGE: Final = 50
@@ -52,7 +51,7 @@ class UrlListFilter(Struct, frozen=True, kw_only=True):
 
 
 class UrlListPages(PageHandlers):
-    """Handlers of the lists, and of the commands about failed URLs."""
+    """Handlers of the lists."""
 
     async def urls(self, request: web.Request) -> web.Response:
         wanted = UrlListFilter.of(request.query)
@@ -78,28 +77,3 @@ class UrlListPages(PageHandlers):
     async def skipped(self, request: web.Request) -> web.Response:
         rows = (await self.operations.url_lists.skipped()).skipped
         return await self.page(request, "urls", {"rows": rows}, template="skipped")
-
-    async def retry(self, request: web.Request) -> web.Response:
-        """Queue failed URLs again: of a host, with a code, or all."""
-        wanted = await _which_failed(request)
-        done = await self.operations.url_lists.retry(**wanted)
-        raise _back(wanted, "urls-retried", done.retried)
-
-    async def drop(self, request: web.Request) -> web.Response:
-        """Drop failed URLs: of a host, with a code, or all."""
-        wanted = await _which_failed(request)
-        done = await self.operations.url_lists.drop(**wanted)
-        raise _back(wanted, "urls-dropped", done.dropped)
-
-
-async def _which_failed(request: web.Request) -> dict[str, str | None]:
-    form = await form_of(request)
-    return {name: form.get(name, "").strip() or None for name in ("host", "code")}
-
-
-def _back(wanted: Mapping[str, str | None], said: str, count: int) -> web.HTTPSeeOther:
-    host = wanted["host"] or ""
-    number = counted(count, "URL")
-    return web.HTTPSeeOther(
-        link("/urls", {"state": UrlList.FAILED, "host": host, "said": said, "number": number})
-    )

@@ -68,7 +68,7 @@ def test_retry_reports_its_result(database: Path) -> None:
     args = ["retry", "failed", "--db", str(database)]
     unknown = CliRunner().invoke(main, [*args, "--host", "b.test"])
     assert unknown.exit_code == 2
-    assert unknown.stderr.startswith("courtly: b.test is unknown to ")
+    assert unknown.stderr.startswith('courtly: unknown host "b.test"')
     none = CliRunner().invoke(main, [*args, "--host", "a.test"])
     assert (none.exit_code, none.stdout) == (0, "no URL of a.test has failed\n")
 

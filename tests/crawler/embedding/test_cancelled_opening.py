@@ -20,7 +20,8 @@ from crawler.config import Config, from_dict
 from crawler.databases import open_store
 from crawler.embedding.embed import polite_client
 from crawler.embedding.running import running
-from crawler.offline_control import add_seeds, retry_failed
+from crawler.offline_control import execute_in_database
+from crawler.operator_commands import AddSeeds, RetryFailed
 from crawler.testing import FakeFetcher
 from storage.location import FileLocation
 from storage.sqlite import SqliteReader
@@ -77,13 +78,13 @@ async def _store(path: Path) -> Any:
 
 @asynccontextmanager
 async def _seeds(path: Path) -> Any:
-    await add_seeds(config_of(path), ["https://a.test/"])
+    await execute_in_database(config_of(path), AddSeeds(urls=("https://a.test/",)))
     yield
 
 
 @asynccontextmanager
 async def _retry(path: Path) -> Any:
-    await retry_failed(FileLocation(path))
+    await execute_in_database(config_of(path), RetryFailed())
     yield
 
 
@@ -139,7 +140,7 @@ async def _all_gone(path: Path) -> None:
 async def path(tmp_path: Path) -> Path:
     """A database with something in it."""
     path = tmp_path / "crawl.db"
-    await add_seeds(config_of(path), ["https://b.test/"])
+    await execute_in_database(config_of(path), AddSeeds(urls=("https://b.test/",)))
     return path
 
 

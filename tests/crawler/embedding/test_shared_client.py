@@ -13,7 +13,7 @@ from crawler.embedding.caller_waits import WaitLimit
 from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.redirects import _ask
 from crawler.fetching.request import Answer, Failure, Request
-from crawler.orders import SteerHosts, encode
+from crawler.operator_commands import SlowHosts, encode
 from crawler.testing import JumpClock, Reply, html, not_found
 from storage.store import Batch, HostClock, HostUpdate, WorkerStatus
 from tests.crawler.scheduling.shared_rig import (
@@ -164,7 +164,7 @@ async def test_it_obeys_what_is_ordered_for_its_hosts(shared: SharedWorld) -> No
     other = WorkerStore(shared.memory, WorkerClock(shared.clock))
     async with shared.session(CONFIG, answers) as client:
         await get(client, "http://a.test/")
-        await other.publish(other.number, encode(SteerHosts(slots=("a.test",), slow_s=20.0)))
+        await other.publish(other.number, encode(SlowHosts(hosts=("a.test",), delay_s=20.0)))
         await shared.wait(1.2)
         before_s = shared.clock.monotonic()
         await get(client, "http://a.test/1")

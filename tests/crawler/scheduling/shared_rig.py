@@ -393,7 +393,14 @@ class SharedWorld:
         fetcher = FakeFetcher(clock, answers)
         context = crawl_context(config, store=store, session=store.number, clock=clock)
         scheduler = Scheduler(context, fetcher, runs_forever=forever)
-        control = Control(scheduler, config=config, store=store, clock=clock, source=source)
+        control = Control(
+            scheduler,
+            config=config,
+            store=store,
+            reader=self.memory.inner.reader,
+            clock=clock,
+            source=source,
+        )
         task = asyncio.create_task(scheduler.run())
         worker = SharingWorker(clock, store, fetcher, scheduler, control, task)
 

@@ -315,7 +315,7 @@ async def test_a_robots_hop_to_a_paused_host_ends_at_the_patience(world: World) 
     await world.store.add(
         [Link(url="http://b.test/", slot="b.test", host="b.test", depth=0, seed=True)]
     )
-    assert await world.store.set_control("b.test", paused=True)
+    assert await world.store.set_controls(["b.test"], paused=True)
     crawled = await world.crawl(answers, "http://a.test/")
     assert crawled.elapsed_s == pytest.approx(600, abs=2)
     assert crawled.log.paths() == ["/robots.txt"]

@@ -9,7 +9,7 @@ import pytest
 
 from crawler.fetching.request import Request
 from crawler.frontier.host_queue import HostQueue
-from crawler.steering.live_state import CrawlState
+from crawler.operator_commands import AddSeeds, CrawlState, RetryFailed
 from crawler.testing import Answers, Reply, html, not_found, text
 from policies.retries import FailureCode
 
@@ -38,10 +38,10 @@ async def test_it_waits_for_seeds_and_takes_them_at_once(world: World) -> None:
         forever=True,
         at={
             1.0: look,
-            2 * DAY_S: lambda: world.do(world.control.add_seeds(["http://a.test/"])),
+            2 * DAY_S: lambda: world.do(world.control.execute(AddSeeds(urls=("http://a.test/",)))),
             2 * DAY_S + 0.5: look,
             3 * DAY_S: look,
-            4 * DAY_S: lambda: world.do(world.control.add_seeds(["http://b.test/"])),
+            4 * DAY_S: lambda: world.do(world.control.execute(AddSeeds(urls=("http://b.test/",)))),
             5 * DAY_S: stop(world),
         },
         crawl={"user_agent": BOT},
@@ -105,7 +105,7 @@ async def test_what_was_given_up_is_tried_again_when_failures_are_revived(world:
     queued: list[int] = []
 
     async def retry() -> None:
-        queued.append(await world.control.retry_failed())
+        queued.append((await world.control.execute(RetryFailed())).retried)
 
     def answers(request: Request) -> Reply | FailureCode:
         if world.clock.elapsed_s < DAY_S:
@@ -189,7 +189,7 @@ async def test_months_of_hosts_that_come_and_go_leave_nothing_in_memory(
 
     def more(day: int) -> Callable[[], None]:
         seeds = [f"http://h{day * 20 + n}.test/" for n in range(20)]
-        return lambda: world.do(world.control.add_seeds(seeds))
+        return lambda: world.do(world.control.execute(AddSeeds(urls=tuple(seeds))))
 
     days = 4
     before = sum(isinstance(one, HostQueue) for one in gc.get_objects())

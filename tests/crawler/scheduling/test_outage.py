@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.observer import Observer
+from crawler.operator_commands import AddSeeds
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, not_found, redirect, text
 from policies import outage
 from policies.holds import Hold, HoldReason
@@ -306,7 +307,8 @@ async def test_robots_txt_that_times_out_in_an_outage_opens_nothing(world: World
     seeds = [f"http://h{n}.test/0" for n in range(8)]
 
     async def late() -> None:
-        await world.control.add_seeds([f"http://late{n}.test/0" for n in range(4)])
+        seeds = AddSeeds(urls=tuple(f"http://late{n}.test/0" for n in range(4)))
+        await world.control.execute(seeds)
 
     crawled = await world.crawl(
         {},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crawler.config import from_dict
+from crawler.operator_commands import Reload
 from crawler.scheduling.scheduler import SPARE_WORKERS
 from crawler.testing import html, not_found
 
@@ -34,7 +35,7 @@ async def test_workers_that_are_not_needed_any_more_end(world: World) -> None:
     await world.crawl(
         answers,
         "http://a.test/",
-        at={1: count, 2: lambda: world.do(world.control.reload()), 40: count},
+        at={1: count, 2: lambda: world.do(world.control.execute(Reload())), 40: count},
         reread=lambda: fewer,
         crawl={"concurrency": 300, **crawl},
         **quick,

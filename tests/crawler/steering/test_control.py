@@ -12,8 +12,18 @@ import pytest
 
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.frontier.reasons import PAUSED
-from crawler.steering.control import SLOW_S_MAX
-from crawler.steering.live_state import CrawlState, HostState, UnknownHost
+from crawler.operator_commands import (
+    SLOW_S_MAX,
+    AddSeeds,
+    CrawlState,
+    PauseCrawl,
+    PauseHosts,
+    ResumeCrawl,
+    ResumeHosts,
+    SlowHosts,
+    UnknownHost,
+)
+from crawler.steering.live_state import HostState
 from crawler.testing import Answers, FakeFetcher, Reply, html, not_found, redirect, text
 from policies.retries import FailureCode
 from storage.store import Link
@@ -55,10 +65,10 @@ async def test_a_paused_crawl_begins_no_contact_robots_txt_included(world: World
         *A,
         *B,
         at={
-            1.1: lambda: world.do(world.control.pause()),
+            1.1: lambda: world.do(world.control.execute(PauseCrawl())),
             2.0: lambda: seen.append(world.control.state),
-            2.1: lambda: world.do(world.control.add_seeds(["http://new.test/"])),
-            5000.0: lambda: world.do(world.control.resume()),
+            2.1: lambda: world.do(world.control.execute(AddSeeds(urls=("http://new.test/",)))),
+            5000.0: lambda: world.do(world.control.execute(ResumeCrawl())),
             5000.2: lambda: seen.append(world.control.state),
         },
         scope={"follow": "any"},
@@ -76,7 +86,7 @@ async def test_a_paused_crawl_can_be_stopped(world: World) -> None:
         ANSWERS,
         *A,
         at={
-            1.5: lambda: world.do(world.control.pause()),
+            1.5: lambda: world.do(world.control.execute(PauseCrawl())),
             100.0: stop(world),
         },
     )
@@ -99,8 +109,8 @@ async def test_the_robots_txt_of_a_paused_crawl_waits_on_every_hop(world: World)
         answers,
         "http://a.test/",
         at={
-            0.02: lambda: world.do(world.control.pause()),
-            900.0: lambda: world.do(world.control.resume()),
+            0.02: lambda: world.do(world.control.execute(PauseCrawl())),
+            900.0: lambda: world.do(world.control.execute(ResumeCrawl())),
         },
     )
     assert crawled.at("a.test") == pytest.approx([0.0, 900.05 + 1e-9], abs=2)
@@ -116,8 +126,8 @@ async def test_a_paused_host_is_not_contacted_while_others_are(world: World) -> 
         *A,
         *B,
         at={
-            2.0: lambda: world.do(world.control.pause_host("a.test")),
-            300.0: lambda: world.do(world.control.resume_host("a.test")),
+            2.0: lambda: world.do(world.control.execute(PauseHosts(host="a.test"))),
+            300.0: lambda: world.do(world.control.execute(ResumeHosts(host="a.test"))),
         },
     )
     paused = [t for t in crawled.at("a.test") if 2.0 <= t < 300.0]
@@ -131,7 +141,7 @@ async def test_a_pause_is_durable_before_it_is_said_to_be_so(world: World) -> No
     """After kill -9, the restarted crawl still does not contact the host, and says why."""
 
     async def pause_and_die() -> None:
-        await world.control.pause_host("a.test")
+        await world.control.execute(PauseHosts(host="a.test"))
         world.kill()
 
     await world.crawl(ANSWERS, *A, *B, at={2.0: lambda: world.do(pause_and_die())})
@@ -155,8 +165,8 @@ async def test_a_robots_redirect_to_a_paused_host_waits(world: World) -> None:
         "http://a.test/",
         "http://b.test/",
         at={
-            0.06: lambda: world.do(world.control.pause_host("b.test")),
-            200.0: lambda: world.do(world.control.resume_host("b.test")),
+            0.06: lambda: world.do(world.control.execute(PauseHosts(host="b.test"))),
+            200.0: lambda: world.do(world.control.execute(ResumeHosts(host="b.test"))),
         },
     )
     assert [t for t in crawled.at("b.test") if 0.06 <= t < 200.0] == []
@@ -198,7 +208,7 @@ async def test_a_host_that_is_resumed_is_connected_to_without_waiting(
         *B,
         fetcher=away,
         crawl={"patience": "1h"},
-        at={600.5: lambda: world.do(world.control.resume_host(host))},
+        at={600.5: lambda: world.do(world.control.execute(ResumeHosts(host=host)))},
     )
     (row,) = [row for row in crawled.rows["hosts"] if row["host"] == "a.test"]
     assert row["visited"] == 8
@@ -213,8 +223,8 @@ async def test_slowing_counts_from_the_end_of_the_contact_before(world: World) -
         *A,
         at={
             # contacts at 0 (robots.txt), 1.05, 2.10, ...
-            2.5: lambda: world.do(world.control.slow_host("a.test", 30.0)),
-            50.0: lambda: world.do(world.control.resume_host("a.test")),
+            2.5: lambda: world.do(world.control.execute(SlowHosts(host="a.test", delay_s=30.0))),
+            50.0: lambda: world.do(world.control.execute(ResumeHosts(host="a.test"))),
         },
     )
     times = crawled.at("a.test")
@@ -234,7 +244,7 @@ async def test_a_slowed_host_is_reported_and_a_longer_delay_stands(world: World)
         said.append((now.delay_s, now.delay_source))
 
     async def slow(delay_s: float) -> None:
-        await world.control.slow_host("a.test", delay_s)
+        await world.control.execute(SlowHosts(host="a.test", delay_s=delay_s))
         look()
 
     crawled = await world.crawl(
@@ -251,12 +261,15 @@ async def test_a_host_on_disk_can_be_paused_and_slowed(world: World) -> None:
     """The next lease has the new settings, and a resumed host is claimed again."""
     await world.store.open_session("hand")
     await world.store.add([Link(url=B[0], slot="b.test", host="b.test", depth=0, seed=True)])
-    assert await world.store.set_control("b.test", paused=True)
+    assert await world.store.set_controls(["b.test"], paused=True)
     crawled = await world.crawl(
         ANSWERS,
         *A,
         forever=True,
-        at={500.0: lambda: world.do(world.control.resume_host("b.test")), 600.0: stop(world)},
+        at={
+            500.0: lambda: world.do(world.control.execute(ResumeHosts(host="b.test"))),
+            600.0: stop(world),
+        },
     )
     assert crawled.at("b.test")[0] == pytest.approx(500.0)
     assert B[0] in crawled.urls("visited")
@@ -267,9 +280,9 @@ async def test_an_unknown_host_is_refused(world: World) -> None:
 
     async def steer() -> None:
         for deed in (
-            world.control.pause_host("nobody.test"),
-            world.control.resume_host("nobody.test"),
-            world.control.slow_host("nobody.test", 3.0),
+            world.control.execute(PauseHosts(host="nobody.test")),
+            world.control.execute(ResumeHosts(host="nobody.test")),
+            world.control.execute(SlowHosts(host="nobody.test", delay_s=3.0)),
         ):
             with pytest.raises(UnknownHost) as caught:
                 await deed
@@ -282,8 +295,8 @@ async def test_an_unknown_host_is_refused(world: World) -> None:
 @pytest.mark.parametrize("delay_s", [-1.0, math.nan, math.inf, SLOW_S_MAX + 1])
 async def test_an_invalid_delay_is_refused(world: World, delay_s: float) -> None:
     async def slow() -> None:
-        with pytest.raises(ValueError, match="the delay must be"):
-            await world.control.slow_host("a.test", delay_s)
+        with pytest.raises(ValueError, match="delay_s: must be 0 to"):
+            await world.control.execute(SlowHosts(host="a.test", delay_s=delay_s))
 
     crawled = await world.crawl(ANSWERS, *A[:2], at={1.5: lambda: world.do(slow())})
     assert [row["slow_s"] for row in crawled.rows["hosts"]] == [None]
@@ -291,10 +304,10 @@ async def test_an_invalid_delay_is_refused(world: World, delay_s: float) -> None
 
 async def test_commands_on_one_host_run_in_their_order(world: World) -> None:
     def many() -> None:
-        world.do(world.control.pause_host("a.test"))
-        world.do(world.control.slow_host("a.test", 9.0))
-        world.do(world.control.resume_host("a.test"))
-        world.do(world.control.slow_host("a.test", 3.0))
+        world.do(world.control.execute(PauseHosts(host="a.test")))
+        world.do(world.control.execute(SlowHosts(host="a.test", delay_s=9.0)))
+        world.do(world.control.execute(ResumeHosts(host="a.test")))
+        world.do(world.control.execute(SlowHosts(host="a.test", delay_s=3.0)))
 
     world.medium.slow_s = 0.02
     crawled = await world.crawl(ANSWERS, *A, at={2.0: many})
@@ -308,10 +321,10 @@ async def test_a_command_whose_asker_is_gone_is_done_to_its_end(world: World) ->
 
     async def give_up() -> None:
         tasks = [
-            asyncio.create_task(world.control.pause_host("a.test")),
-            asyncio.create_task(world.control.slow_host("a.test", 4.0)),
-            asyncio.create_task(world.control.resume_host("a.test")),
-            asyncio.create_task(world.control.slow_host("b.test", 6.0)),
+            asyncio.create_task(world.control.execute(PauseHosts(host="a.test"))),
+            asyncio.create_task(world.control.execute(SlowHosts(host="a.test", delay_s=4.0))),
+            asyncio.create_task(world.control.execute(ResumeHosts(host="a.test"))),
+            asyncio.create_task(world.control.execute(SlowHosts(host="b.test", delay_s=6.0))),
         ]
         await asyncio.sleep(0)
         for task in tasks:
@@ -333,7 +346,7 @@ async def test_a_command_whose_asker_is_gone_is_done_to_its_end(world: World) ->
 async def test_a_cancelled_crawl_leaves_no_command_open(world: World) -> None:
     async def pause() -> None:
         with contextlib.suppress(asyncio.CancelledError):
-            await world.control.pause_host("a.test")
+            await world.control.execute(PauseHosts(host="a.test"))
 
     world.medium.slow_s = 0.5
     await world.crawl(ANSWERS, *A, at={2.0: lambda: world.do(pause()), 2.1: world.leave})
@@ -364,7 +377,7 @@ async def test_held_hosts_say_what_they_do_and_why_they_wait(world: World) -> No
         *("http://a.test/1", "http://a.test/2", "http://b.test/1", "http://b.test/2"),
         "http://c.test/",
         at={
-            1.0: lambda: world.do(world.control.pause_host("b.test")),
+            1.0: lambda: world.do(world.control.execute(PauseHosts(host="b.test"))),
             1.5: look,
             2.0: world.leave,
         },
@@ -390,7 +403,7 @@ async def test_a_host_on_disk_is_explained_from_its_row(world: World) -> None:
         *("http://a.test/1", "http://a.test/2", "http://b.test/1"),
         scope={"max_pages_per_host": 1},
         at={
-            0.0: lambda: world.do(world.control.pause_host("b.test")),
+            0.0: lambda: world.do(world.control.execute(PauseHosts(host="b.test"))),
             10.0: lambda: world.do(look()),
         },
         crawl={"patience": "1m"},
@@ -425,15 +438,17 @@ async def test_seeds_widen_the_scope_of_a_running_crawl(world: World) -> None:
 
     async def add() -> None:
         added.append(
-            await world.control.add_seeds(
-                [
-                    "http://B.test/1#x",
-                    "http://a.test/1",
-                    "ftp://c.test/",
-                    "b.test",
-                    "http://b.test/1",
-                ],
-                priority=5.0,
+            await world.control.execute(
+                AddSeeds(
+                    urls=(
+                        "http://B.test/1#x",
+                        "http://a.test/1",
+                        "ftp://c.test/",
+                        "b.test",
+                        "http://b.test/1",
+                    ),
+                    priority=5.0,
+                )
             )
         )
 
@@ -465,7 +480,7 @@ async def test_a_seed_claimed_before_it_is_announced_is_in_scope(
 
     def seed() -> None:
         world.medium.after["add"] = slowly
-        world.do(world.control.add_seeds(["http://b.test/1"]))
+        world.do(world.control.execute(AddSeeds(urls=("http://b.test/1",))))
 
     seeds = [f"http://a.test/{n}" for n in range(20)]
     answers = {url: html("Page") for url in (*seeds, "http://b.test/1")}
@@ -479,7 +494,16 @@ async def test_a_seed_beyond_loopback_is_refused_without_a_contact(world: World)
     added = []
 
     async def add() -> None:
-        added.append(await world.control.add_seeds(["http://example.com/", "http://localhost:1/"]))
+        added.append(
+            await world.control.execute(
+                AddSeeds(
+                    urls=(
+                        "http://example.com/",
+                        "http://localhost:1/",
+                    )
+                )
+            )
+        )
 
     await world.crawl(
         {},
@@ -495,7 +519,7 @@ async def test_a_seed_beyond_loopback_is_refused_without_a_contact(world: World)
 async def test_an_invalid_priority_is_refused(world: World) -> None:
     async def add() -> None:
         with pytest.raises(ValueError, match="finite"):
-            await world.control.add_seeds(["http://a.test/9"], priority=math.nan)
+            await world.control.execute(AddSeeds(urls=("http://a.test/9",), priority=math.nan))
 
     crawled = await world.crawl({}, "http://a.test/", at={0.5: lambda: world.do(add())})
     assert crawled.log.paths() == ["/robots.txt", "/"]

@@ -10,6 +10,16 @@ import pytest
 
 from crawler.config import Config, ConfigError, from_dict
 from crawler.fetching.request import Request
+from crawler.operator_commands import (
+    AddSeeds,
+    PauseCrawl,
+    PauseHosts,
+    Reload,
+    ResumeCrawl,
+    ResumeHosts,
+    RetryFailed,
+    SlowHosts,
+)
 from crawler.testing import JumpClock, Reply, html, not_found
 from policies.retries import FailureCode
 from policies.url import path_of
@@ -37,13 +47,13 @@ SEEDS = [f"http://h{n}.test/0" for n in range(6)]
 async def test_a_pause_stops_all_within_a_second_and_so_does_its_end(shared: SharedWorld) -> None:
     first, second = await shared.begin(sites, *SEEDS)
     await shared.wait(5)
-    await first.control.pause()
+    await first.control.execute(PauseCrawl())
     await shared.wait(1.1)
     assert second.control.state == "paused"
     count = len(shared.requests)
     await shared.wait(60)
     assert len(shared.requests) == count
-    await second.control.resume()
+    await second.control.execute(ResumeCrawl())
     await shared.wait(1.1)
     assert first.control.state == "running"
     await shared.wait(10)
@@ -57,10 +67,10 @@ async def test_a_pause_is_not_undone_by_a_pulse_that_was_on_its_way(shared: Shar
         worker.store.slow_s = 0.4
     await shared.wait(5)
     for n in range(8):
-        await first.control.pause()
+        await first.control.execute(PauseCrawl())
         await shared.wait(0.1 * n)
         assert first.control.state == "paused"
-        await first.control.resume()
+        await first.control.execute(ResumeCrawl())
         await shared.wait(0.1 * n)
         assert first.control.state != "paused"
     await shared.end()
@@ -69,11 +79,11 @@ async def test_a_pause_is_not_undone_by_a_pulse_that_was_on_its_way(shared: Shar
 async def test_a_worker_that_joins_a_paused_crawl_is_paused(shared: SharedWorld) -> None:
     (first,) = await shared.begin(sites, *SEEDS, workers=1)
     await shared.wait(5)
-    await first.control.pause()
+    await first.control.execute(PauseCrawl())
     (second,) = await shared.begin(sites, workers=1)
     await shared.wait(30)
     assert second.requests == []
-    await first.control.resume()
+    await first.control.execute(ResumeCrawl())
     await shared.end()
 
 
@@ -81,8 +91,8 @@ async def test_a_host_of_another_worker_is_paused_and_slowed(shared: SharedWorld
     first, second = await shared.begin(sites, *SEEDS)
     await shared.wait(5)
     paused, slowed, *_ = second.hosts
-    await first.control.pause_host(paused)
-    await first.control.slow_host(slowed, 7.0)
+    await first.control.execute(PauseHosts(host=paused))
+    await first.control.execute(SlowHosts(host=slowed, delay_s=7.0))
     await shared.wait(1.1)
     from_s = shared.clock.monotonic()
     await shared.wait(40)
@@ -91,8 +101,8 @@ async def test_a_host_of_another_worker_is_paused_and_slowed(shared: SharedWorld
     starts = [entry.start_s for entry in later if entry.host == slowed]
     assert len(starts) >= 5
     assert all(b - a >= 7.0 for a, b in pairwise(starts))
-    await first.control.resume_host(paused)
-    await first.control.resume_host(slowed)
+    await first.control.execute(ResumeHosts(host=paused))
+    await first.control.execute(ResumeHosts(host=slowed))
     await shared.end()
     assert len(shared.fetched()) == 6 * PAGES
 
@@ -110,7 +120,9 @@ async def test_seeds_widen_the_scope_of_all(shared: SharedWorld) -> None:
 
     first, second = await shared.begin(answers, *SEEDS, forever=True)
     await shared.wait(5)
-    added = await first.control.add_seeds([f"http://new{n}.test/" for n in range(8)])
+    added = await first.control.execute(
+        AddSeeds(urls=tuple(f"http://new{n}.test/" for n in range(8)))
+    )
     assert added.added == 8
     await shared.wait(1.1)
     for worker in (first, second):
@@ -160,7 +172,7 @@ async def test_failures_are_retried_by_whoever_holds_the_host(shared: SharedWorl
     await shared.wait(1200)
     assert len(await shared.memory.rows("failed")) == 1
     down = False
-    assert await first.control.retry_failed() == 1
+    assert (await first.control.execute(RetryFailed())).retried == 1
     await shared.wait(200)
     assert await shared.memory.rows("failed") == []
     assert len(shared.fetched()) == 6 * PAGES
@@ -193,10 +205,10 @@ async def test_a_reload_has_all_read_their_files_and_a_trial_none(shared: Shared
     slow = Files(config(politeness={"delay": 5}))
     first, second = await shared.begin(sites, *SEEDS, source=slow)
     await shared.wait(5)
-    await first.control.reload(dry_run=True)
+    await first.control.execute(Reload(dry_run=True))
     await shared.wait(2)
     assert slow.read == 1
-    await first.control.reload()
+    await first.control.execute(Reload())
     await shared.wait(1.1)
     assert slow.read == 3
     assert second.control.config.politeness.delay == 5
@@ -213,7 +225,7 @@ async def test_a_worker_whose_file_is_refused_keeps_its_config(
         sites, workers=1, source=Files(ConfigError("delay: must be a number"))
     )
     await shared.wait(5)
-    await first.control.reload()
+    await first.control.execute(Reload())
     await shared.wait(2)
     assert second.control.config.politeness.delay == 1
     assert "delay: must be a number" in caplog.text

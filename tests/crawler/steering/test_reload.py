@@ -13,10 +13,18 @@ from hypothesis import strategies as st
 
 from crawler.config import Config, ConfigError, from_dict
 from crawler.fetching.request import Request
+from crawler.operator_commands import (
+    AddSeeds,
+    CrawlState,
+    PauseHosts,
+    Reload,
+    Reloaded,
+    ResumeHosts,
+    SlowHosts,
+)
 from crawler.processing.context import crawl_context
 from crawler.scheduling.scheduler import Scheduler
 from crawler.steering.control import Control
-from crawler.steering.live_state import CrawlState, Reloaded
 from crawler.testing import Answers, FakeFetcher, JumpClock, Reply, html, not_found, text
 from tests.conftest import ConfigFrom
 
@@ -51,7 +59,7 @@ class File:
 
         async def reload() -> None:
             try:
-                self.answers.append(await self.world.control.reload(dry_run=dry_run))
+                self.answers.append(await self.world.control.execute(Reload(dry_run=dry_run)))
             except ConfigError as error:
                 self.refused.append(error.problems)
 
@@ -114,8 +122,8 @@ async def test_law_6_a_delay_that_an_operator_removed_does_not_last(world: World
     crawled = await file.crawl(
         answers,
         at={
-            0.2: lambda: world.do(world.control.slow_host("a.test", 300.0)),
-            30.0: lambda: world.do(world.control.resume_host("a.test")),
+            0.2: lambda: world.do(world.control.execute(SlowHosts(host="a.test", delay_s=300.0))),
+            30.0: lambda: world.do(world.control.execute(ResumeHosts(host="a.test"))),
         },
     )
     assert crawled.at()[0] == pytest.approx(30.0, abs=0.1)
@@ -394,8 +402,14 @@ async def test_a_file_that_is_being_committed_counts_for_a_config_read_meanwhile
         return html("Page")
 
     async def seed() -> None:
-        await world.control.add_seeds(
-            ["http://a.test/secret", "http://a.test/2", "http://a.test/3"]
+        await world.control.execute(
+            AddSeeds(
+                urls=(
+                    "http://a.test/secret",
+                    "http://a.test/2",
+                    "http://a.test/3",
+                )
+            )
         )
 
     file = File(world, robots={"dialect": "slurp"})
@@ -536,7 +550,7 @@ async def test_a_crawl_without_a_config_file_cannot_reload(world: World) -> None
 
     async def reload() -> None:
         with pytest.raises(ConfigError) as caught:
-            await world.control.reload()
+            await world.control.execute(Reload())
         refused.append(str(caught.value))
 
     await world.crawl({}, "http://a.test/", at={0.5: lambda: world.do(reload())})
@@ -551,14 +565,19 @@ async def test_a_reload_before_the_start_applies_from_the_start(world: World) ->
     context = crawl_context(file.read(), store=world.store, session=session, clock=clock)
     scheduler = Scheduler(context, fetcher)
     control = Control(
-        scheduler, config=file.read(), store=world.store, clock=clock, source=ConfigFrom(file.read)
+        scheduler,
+        config=file.read(),
+        store=world.store,
+        reader=world.store.reader,
+        clock=clock,
+        source=ConfigFrom(file.read),
     )
-    await control.add_seeds([*pages("a.test", 3)])
+    await control.execute(AddSeeds(urls=(*pages("a.test", 3),)))
     file.sections["politeness"] = {"delay": 5.0}
     file.sections["robots"] = {"dialect": "bing"}
-    await control.reload()
-    await control.pause_host("a.test")
-    await control.resume_host("a.test")
+    await control.execute(Reload())
+    await control.execute(PauseHosts(host="a.test"))
+    await control.execute(ResumeHosts(host="a.test"))
     began_s = clock.monotonic()
     await scheduler.run()
     assert [one.start_s - began_s for one in fetcher.log.requests()] == pytest.approx(

@@ -12,6 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.config import Config, from_dict
+from crawler.operator_commands import (
+    PauseCrawl,
+    PauseHosts,
+    Reload,
+    ResumeCrawl,
+    ResumeHosts,
+    SlowHosts,
+)
 from crawler.testing import JumpClock, Reply, html
 from tests.conftest import World
 
@@ -91,12 +99,12 @@ async def _crawl(deeds: list[tuple[float, str, str, float]], slow_store_s: float
                     delays.append(value)
                 world.do(
                     {
-                        "pause": control.pause,
-                        "resume": control.resume,
-                        "pause host": lambda: control.pause_host(host),
-                        "slow host": lambda: control.slow_host(host, value),
-                        "resume host": lambda: control.resume_host(host),
-                        "reload": control.reload,
+                        "pause": lambda: control.execute(PauseCrawl()),
+                        "resume": lambda: control.execute(ResumeCrawl()),
+                        "pause host": lambda: control.execute(PauseHosts(host=host)),
+                        "slow host": lambda: control.execute(SlowHosts(host=host, delay_s=value)),
+                        "resume host": lambda: control.execute(ResumeHosts(host=host)),
+                        "reload": lambda: control.execute(Reload()),
                     }[deed]()
                 )
 

@@ -93,17 +93,17 @@ async def test_a_host_whose_urls_all_wait_is_left_alone(rig):
 
 async def test_paused_hosts_are_left_alone(rig):
     await rig.add("http://a.test/")
-    assert await rig.store.set_control("a.test", paused=True)
-    assert not await rig.store.set_control("b.test", paused=True)
+    assert await rig.store.set_controls(["a.test"], paused=True)
+    assert not await rig.store.set_controls(["b.test"], paused=True)
     assert await rig.claim() == []
     assert (await rig.store.outlook(rig.session)).claimable_in_s is None
     assert [row["paused"] for row in await rig.rows("hosts")] == [1]
     lease = (await rig.store.acquire(rig.session, ["a.test"]))["a.test"]
     assert lease.paused
     await rig.commit(lease, release=True)
-    assert await rig.store.set_control("a.test", paused=False, slow_s=9.0)
+    assert await rig.store.set_controls(["a.test"], paused=False, slow_s=9.0)
     assert (await rig.claim_one()).slow_s == 9.0
-    assert await rig.store.set_control("a.test", clear_slow=True)
+    assert await rig.store.set_controls(["a.test"], clear_slow=True)
     assert [row["slow_s"] for row in await rig.rows("hosts")] == [None]
 
 
@@ -324,13 +324,13 @@ async def test_the_end_of_the_last_contact_is_remembered_until_there_is_another(
 async def test_pauses_and_paces_outlive_a_crash_and_a_release(rig):
     await rig.add("http://a.test/", "http://b.test/")
     (a, _) = sorted(await rig.claim(), key=lambda lease: lease.slot)
-    assert await rig.store.set_control("a.test", paused=True, slow_s=4.0)  # while it is held
+    assert await rig.store.set_controls(["a.test"], paused=True, slow_s=4.0)  # while it is held
     await rig.commit(a, release=True)
     await rig.crash()
     assert [lease.slot for lease in await rig.claim()] == ["b.test"]
     lease = (await rig.store.acquire(rig.session, ["a.test"]))["a.test"]
     assert (lease.paused, lease.slow_s) == (True, 4.0)
-    assert await rig.store.set_control("a.test", paused=False)  # the pace stays
+    assert await rig.store.set_controls(["a.test"], paused=False)  # the pace stays
     await rig.commit(lease, release=True)
     (lease,) = await rig.claim()
     assert (lease.paused, lease.slow_s) == (False, 4.0)
@@ -380,10 +380,10 @@ async def test_a_host_whose_pace_is_changed_by_hand_is_roused(rig):
     for lease in await rig.claim():
         clock = HostClock(next_in_s=100.0, rested_s=0.0, delay_s=100.0)
         await rig.commit(lease, clock=clock, release=True)
-    await rig.store.set_control("a.test", paused=True)
-    await rig.store.set_control("a.test", paused=False)  # is no change of pace
-    await rig.store.set_control("b.test", slow_s=2.0)
-    await rig.store.set_control("nobody.test", slow_s=2.0)
+    await rig.store.set_controls(["a.test"], paused=True)
+    await rig.store.set_controls(["a.test"], paused=False)  # is no change of pace
+    await rig.store.set_controls(["b.test"], slow_s=2.0)
+    await rig.store.set_controls(["nobody.test"], slow_s=2.0)
     assert [lease.slot for lease in await rig.claim()] == ["b.test"]
 
 

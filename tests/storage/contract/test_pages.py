@@ -44,8 +44,8 @@ async def hosts(rig: Any) -> Any:
     resting = HostClock(backoff_in_s=60.0, next_in_s=60.0, backoff_level=1)
     await rig.commit(leases["c.test"], clock=resting, release=True)
     await rig.commit(leases["d.test"], clock=HostClock(next_in_s=5.0), release=True)
-    await rig.store.set_control("e.test", paused=True)
-    await rig.store.set_control("f.test", slow_s=9.0)
+    await rig.store.set_controls(["e.test"], paused=True)
+    await rig.store.set_controls(["f.test"], slow_s=9.0)
     return rig
 
 

@@ -25,7 +25,7 @@ async def crawl(rig: Any) -> Any:
     }
     for name, clock in clocks.items():
         await rig.commit(leases[name], clock=clock, release=True)
-    await rig.store.set_control("f.test", paused=True)
+    await rig.store.set_controls(["f.test"], paused=True)
     return rig
 
 

@@ -213,10 +213,10 @@ async def test_hosts_that_are_paused_or_rest_are_left_alone(rig: Any) -> None:
     assert await rig.store.revisits_due(rig.session, limit=9) == []
     assert (await rig.store.outlook(rig.session)).revisit_in_s == HOUR_S
     rig.wall_s += HOUR_S
-    await rig.store.set_control("a.test", paused=True)
+    await rig.store.set_controls(["a.test"], paused=True)
     assert await rig.store.revisits_due(rig.session, limit=9) == []
     assert (await rig.store.outlook(rig.session)).revisit_in_s is None
-    await rig.store.set_control("a.test", paused=False)
+    await rig.store.set_controls(["a.test"], paused=False)
     assert await rig.store.revisits_due(rig.session, limit=9) == ["a.test"]
 
 

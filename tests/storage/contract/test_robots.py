@@ -107,7 +107,7 @@ async def test_robots_is_due_where_it_governs_something(rig):
     assert (await rig.store.outlook(rig.session)).robots_in_s is None
     await rig.commit(lease, rig.visited(lease.prefetched.urls[0], ungoverned=True), release=True)
     assert await rig.store.robots_due(rig.session, limit=9) == due
-    await rig.store.set_control("a.test", paused=True)
+    await rig.store.set_controls(["a.test"], paused=True)
     assert await rig.store.robots_due(rig.session, limit=9) == []
 
 
@@ -310,7 +310,7 @@ async def test_what_is_to_be_judged_again_is_remembered_until_it_is_done(rig):
     assert await due_again(rig) == ["https://a.test", "http://a.test"]
     assert await due_again(rig, limit=1) == ["https://a.test"]
     await rig.store.rejudge_done(rig.session, "https://a.test")
-    await rig.store.set_control("a.test", paused=True)
+    await rig.store.set_controls(["a.test"], paused=True)
     assert await due_again(rig) == ["http://a.test"]
     await rig.store.rejudge_done(rig.session, "http://a.test")
     await rig.store.rejudge_done(rig.session, "http://unheard-of.test")

@@ -221,7 +221,7 @@ async def test_a_foreign_lock_on_a_row_is_shown_while_it_keeps_the_worker_waitin
     foreign = await asyncpg.connect(crawl_url, server_settings={"application_name": "psql"})
     async with foreign.transaction():
         await foreign.execute("SELECT FROM slots FOR UPDATE")
-        writing = asyncio.create_task(store.set_control("a.test", paused=True))
+        writing = asyncio.create_task(store.set_controls(["a.test"], paused=True))
         await asyncio.sleep(0.3)
         assert await store.pulse(session, IDLE) is not None
         fault = store.faults.now

@@ -58,8 +58,8 @@ async def crawl(rig: Rig) -> None:
     urls = {url.url: url for lease in leases.values() for url in lease.prefetched.urls}
     await visit_pages(rig, leases["a.test"], urls)
     await visit_others(rig, leases, urls)
-    await rig.store.set_control("z.test", paused=True)
-    await rig.store.set_control("ab.test", slow_s=9.5)
+    await rig.store.set_controls(["z.test"], paused=True)
+    await rig.store.set_controls(["ab.test"], slow_s=9.5)
     await rig.store.name_session(rig.session, "a crawl é")
 
 

@@ -45,7 +45,7 @@ ROOM = {
     "retry_failed": ["host", "code"],
     "drop_failed": ["host", "code"],
     "put_history": ["reason", "sentence", "actor", "via"],  # the numbers are ours
-    "set_control": ["slot"],
+    "set_controls": ["slot"],
     "name_session": ["name"],
     "open_session": ["name"],
     "in_flight": ["slot", "origin"],
@@ -58,7 +58,7 @@ def test_every_method_is_looked_at() -> None:
     ours = {
         "faults", "set_patience", "not_in_flight", "robots_in_flight", "robots_not_in_flight",
         "close", "add", "seeds", "claim", "robots_due", "revisits_due", "unplanned", "rejudge_due",
-        "rejudge_all", "recheck_delays", "set_controls", "set_paused", "paused", "forget",
+        "rejudge_all", "recheck_delays", "set_paused", "paused", "forget",
         "outlook", "stats", "shared", "pulse", "publish", "telemetry",
     }  # fmt: skip
     methods = {name for name, _ in inspect.getmembers(Store) if not name.startswith("_")}
@@ -125,8 +125,8 @@ async def call(rig: Rig, method: str, field: str, value: Any) -> None:
         case "put_history":
             mark = Mark(session=session, number=1, kind=MarkKind.HOLD, at=1.8e9, until=1.8e9)
             await store.put_history(session, [], [structs.replace(mark, **one)])
-        case "set_control":
-            await store.set_control(value, paused=True)
+        case "set_controls":
+            await store.set_controls([value], paused=True)
         case "name_session":
             await store.name_session(session, value)
         case "open_session":

@@ -10,15 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crawler.daemon.api import pending_commands
-from crawler.daemon.api.host_steering import HostCommand
+from crawler.daemon.api import command_answers
 from crawler.daemon.problem import Problem
+from crawler.operator_commands import (
+    AddSeeds,
+    DropFailed,
+    OperatorCommand,
+    PauseCrawl,
+    PauseHosts,
+    ResumeCrawl,
+    ResumeHosts,
+    RetryFailed,
+    SlowHosts,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from crawler.daemon.api.operations import Operations
     from crawler.testing import LocalWeb
     from tests.crawler.daemon.conftest import Daemon
 
@@ -33,16 +42,15 @@ def locked(database: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-COMMANDS: dict[str, Callable[[Operations, str], Awaitable[Any]]] = {
-    "pause": lambda to, _: to.pause(),
-    "resume": lambda to, _: to.resume(),
-    "host pause": lambda to, _: to.host_steering.steer(HostCommand.PAUSE, hosts=["a.test"]),
-    "host resume": lambda to, _: to.host_steering.steer(HostCommand.RESUME, hosts=["a.test"]),
-    "host slow": lambda to, _: to.host_steering.steer(
-        HostCommand.SLOW, hosts=["a.test"], delay_s=3.0
-    ),
-    "retry": lambda to, _: to.url_lists.retry(),
-    "seeds": lambda to, url: to.seeds([url]),
+COMMANDS: dict[str, Callable[[str], OperatorCommand[Any]]] = {
+    "pause": lambda _: PauseCrawl(),
+    "resume": lambda _: ResumeCrawl(),
+    "host pause": lambda _: PauseHosts(host="a.test"),
+    "host resume": lambda _: ResumeHosts(host="a.test"),
+    "host slow": lambda _: SlowHosts(host="a.test", delay_s=3.0),
+    "retry": lambda _: RetryFailed(),
+    "drop": lambda _: DropFailed(),
+    "seeds": lambda url: AddSeeds(urls=(url,)),
 }
 
 
@@ -50,11 +58,11 @@ COMMANDS: dict[str, Callable[[Operations, str], Awaitable[Any]]] = {
 async def test_commands_are_answered_while_the_database_is_locked(
     daemon: Daemon, town: LocalWeb, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(pending_commands, "COMMAND_WAIT_S", WAIT_S)
+    monkeypatch.setattr(command_answers, "COMMAND_WAIT_S", WAIT_S)
     with locked(daemon.database):
         began_s = time.monotonic()
         with pytest.raises(Problem) as told:
-            await COMMANDS[name](daemon.operations, town.url("a.test", "/new"))
+            await daemon.operations.execute(COMMANDS[name](town.url("a.test", "/new")))
         assert time.monotonic() - began_s < 5
         assert told.value.status == 503
         assert "another program holds a lock" in told.value.detail
@@ -70,16 +78,21 @@ async def test_commands_are_answered_while_the_database_is_locked(
 async def test_a_postponed_command_runs_once(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending_commands, "COMMAND_WAIT_S", WAIT_S)
+    monkeypatch.setattr(command_answers, "COMMAND_WAIT_S", WAIT_S)
+    announced: list[str] = []
+    monkeypatch.setattr(
+        daemon.operations.stream, "change", lambda what, **_values: announced.append(what)
+    )
     with locked(daemon.database):
         answer = await daemon.client.post("/api/hosts/pause", {"host": "a.test"})
         assert answer.status == 503
         assert "another program holds a lock" in answer.body["detail"]
     async with asyncio.timeout(20):
-        while not (await daemon.operations.host("a.test")).paused:  # noqa: ASYNC110
+        while announced != ["host_pause"]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+    assert (await daemon.operations.host("a.test")).paused
     # In time again, and after the other.
-    resumed = await daemon.operations.host_steering.steer(HostCommand.RESUME, hosts=["a.test"])
+    resumed = await daemon.operations.execute(ResumeHosts(host="a.test"))
     assert not resumed.paused
     await asyncio.sleep(0.5)
     assert not (await daemon.operations.host("a.test")).paused

@@ -206,7 +206,9 @@ async def test_failed_urls_are_queued_again(start: Any, town: LocalWeb) -> None:
 
 
 async def test_the_crawl_is_paused_and_resumed(daemon: Any, town: LocalWeb) -> None:
-    assert (await daemon.client.post("/api/pause")).body == {"state": "paused"}
+    assert (await daemon.client.post("/api/pause")).body == {
+        "state": "paused", "changed": True,
+    }  # fmt: skip
     await daemon.client.post("/api/seeds", {"urls": [town.url("b.test", "/later")]})
     assert (await daemon.client.get("/api/status")).body["state"] == "paused"
     answer = await daemon.client.post("/api/resume", {})

@@ -23,7 +23,8 @@ from crawler.daemon.health import (
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_counts import STEP_S, WINDOW_S, RecentCounts
-from crawler.steering.live_state import ActiveHold, CrawlState
+from crawler.operator_commands import CrawlState
+from crawler.steering.live_state import ActiveHold
 from crawler.steering.queue_holds import queue_holds
 from policies.holds import SENTENCES, HoldReason
 from policies.retries import FailureCode

@@ -12,7 +12,7 @@ from msgspec import structs
 from crawler.daemon.health import Check, CheckName, Health, HealthState
 from crawler.daemon.monitoring import history_recorder
 from crawler.daemon.monitoring.history_recorder import HistoryRecorder
-from crawler.steering.live_state import CrawlState
+from crawler.operator_commands import CrawlState
 from crawler.testing.jump_clock import JumpClock
 from policies.holds import Hold, HoldReason
 from policies.retries import FailureCode

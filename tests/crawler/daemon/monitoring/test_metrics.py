@@ -15,7 +15,8 @@ from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.shared_store import StoreMeasures
 from crawler.daemon.responses import Status, Worker
 from crawler.observer import Contacted
-from crawler.steering.live_state import CrawlState, HostState
+from crawler.operator_commands import CrawlState
+from crawler.steering.live_state import HostState
 from crawler.steering.queue_holds import QueueHold, QueueReason
 from policies.retries import FailureCode
 from storage.store import Blocked, BlockReason, Dropped, Failed, Revisited, StoreTelemetry, Visited

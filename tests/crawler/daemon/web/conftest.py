@@ -14,7 +14,6 @@ from crawler.daemon.api.operations import Operations
 from crawler.daemon.api.url_lists import UrlLists
 from crawler.daemon.health import Evidence, judge
 from crawler.daemon.list_responses import (
-    FailedDropped,
     FailureCount,
     Failures,
     SeedsPage,
@@ -24,7 +23,23 @@ from crawler.daemon.list_responses import (
 )
 from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.problem import Problem
-from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded
+from crawler.operator_commands import (
+    AddSeeds,
+    Controlled,
+    CrawlState,
+    DropFailed,
+    FailedDropped,
+    HostCommand,
+    OperatorCommand,
+    PauseCrawl,
+    Reload,
+    Reloaded,
+    ResumeCrawl,
+    Retried,
+    RetryFailed,
+    SeedsAdded,
+    StateAnswer,
+)
 from crawler.testing import JumpClock
 from policies import robots
 from storage.columns import VIEWS
@@ -225,51 +240,30 @@ class FakeOperations(Operations):
         self.asked.append(what)
         return {}
 
-    async def pause(self) -> Any:
-        self.state = "paused"
-        return await self._did("pause")
-
-    async def resume(self) -> Any:
-        self.state = "running"
-        return await self._did("resume")
-
-    @property
-    def host_steering(self) -> Any:
-        return self
-
-    async def steer(
-        self,
-        command: str,
-        *,
-        hosts: Sequence[str] = (),
-        selection: object = None,
-        delay_s: float | None = None,
-        dry_run: bool = False,
-    ) -> Any:
-        target = tuple(hosts) if selection is None else str(selection)
-        await self._did("would" if dry_run else "steer", str(command), target, delay_s)
-        names = list(hosts or self.rows)
-        return responses.Controlled(hosts=len(names), names=names, dry_run=dry_run)
-
-    async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> Any:
-        await self._did("seeds", tuple(urls), priority)
-        refused = [url for url in urls if "://" not in url]
-        return convert(
-            {
-                "added": len(urls) - len(refused),
-                "known": 0,
-                "refused": [
+    async def execute(self, command: OperatorCommand[Any]) -> Any:
+        await self._did(command)
+        match command:
+            case PauseCrawl() | ResumeCrawl():
+                self.state = "paused" if isinstance(command, PauseCrawl) else "running"
+                return StateAnswer(state=CrawlState(self.state), changed=True)
+            case HostCommand(dry_run=dry_run):
+                names = command.names or tuple(self.rows)
+                return Controlled(hosts=len(names), names=names, dry_run=dry_run)
+            case AddSeeds(urls=urls):
+                refused = [url for url in urls if "://" not in url]
+                reasons = [
                     {"url": url, "reason": f"{url} is no absolute URL; try https://{url}"}
                     for url in refused
-                ],
-            },
-            SeedsAdded,
-        )
-
-    async def reload(self, *, dry_run: bool = False) -> Any:
-        await self._did("reload", dry_run)
-        return convert(
-            {"changes": self.changes, "restart": [], "warnings": [], "dry_run": dry_run}, Reloaded
+                ]
+                added = len(urls) - len(refused)
+                return convert({"added": added, "known": 0, "refused": reasons}, SeedsAdded)
+            case RetryFailed():
+                return Retried(retried=2)
+            case DropFailed():
+                return FailedDropped(dropped=1)
+        assert isinstance(command, Reload)
+        return Reloaded(
+            changes=tuple(self.changes), restart=(), warnings=(), dry_run=command.dry_run
         )
 
     async def robots_check(
@@ -336,14 +330,6 @@ class FakeUrlLists(UrlLists):
 
     async def seeds(self, **asked: Any) -> Any:
         return convert({"seeds": self.rows["seeds"], "after": None}, SeedsPage)
-
-    async def retry(self, host: str | None = None, code: str | None = None) -> Any:
-        await self._operations._did("retry", host, code)
-        return responses.Retried(retried=2)
-
-    async def drop(self, host: str | None = None, code: str | None = None) -> Any:
-        await self._operations._did("drop", host, code)
-        return FailedDropped(dropped=1)
 
 
 @pytest.fixture

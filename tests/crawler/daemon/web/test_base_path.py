@@ -165,7 +165,7 @@ async def test_redirects_and_programs_stay_under_the_prefix(start: Any) -> None:
         assert (await get(f"{BASE}?said=paused")).status == 200
         assert (await get(f"{BASE}x/api/status")).status == 404
         assert (await get(f"{BASE}/api/openapi.json")).body["servers"] == [{"url": BASE}]
-        assert (await daemon.client.post(f"{BASE}/api/pause")).body == {"state": "paused"}
+        assert (await daemon.client.post(f"{BASE}/api/pause")).body["state"] == "paused"
         assert (await daemon.local.get("/api/status")).body["state"] == "paused"
         foreign = {"Origin": "http://evil.test"}
         answer = await daemon.client.post(f"{BASE}/api/resume", headers=foreign)

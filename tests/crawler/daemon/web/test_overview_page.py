@@ -11,7 +11,7 @@ from crawler.daemon.health import Counts, Evidence, Health, judge
 from crawler.daemon.responses import Status, Worker
 from crawler.daemon.web.filters import worker_pill
 from crawler.daemon.web.overview_page import headline, queue_rows
-from crawler.steering.live_state import CrawlState
+from crawler.operator_commands import CrawlState
 from crawler.steering.queue_holds import QueueHold, QueueReason
 from tests.crawler.daemon.monitoring.test_metrics import STATUS
 from tests.crawler.daemon.web.conftest import host_row

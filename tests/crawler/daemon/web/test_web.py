@@ -21,6 +21,17 @@ from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.problem import Problem
 from crawler.daemon.web import add_pages
 from crawler.daemon.web.rendering import Renderer
+from crawler.operator_commands import (
+    AddSeeds,
+    HostCommand,
+    PauseCrawl,
+    PauseHosts,
+    Reload,
+    ResumeCrawl,
+    ResumeHosts,
+    RetryFailed,
+    SlowHosts,
+)
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
 PAGES = [
@@ -194,9 +205,9 @@ async def test_a_host_is_paused_resumed_and_slowed_by_plain_forms(site: Site, an
     await site.post("/host/slow", host="a.test", delay_s="10", back="/host?host=a.test")
     done = [each for each in answers.asked if each[0] not in ("hosts", "blocked")]
     assert done == [
-        ("steer", "pause", ("a.test",), None),
-        ("steer", "resume", ("a.test",), None),
-        ("steer", "slow", ("a.test",), 10.0),
+        (PauseHosts(host="a.test"),),
+        (ResumeHosts(host="a.test"),),
+        (SlowHosts(host="a.test", delay_s=10.0),),
     ]
 
 
@@ -205,10 +216,10 @@ async def test_failed_urls_are_retried_for_one_host_only(site: Site, answers: An
     assert 'action="/host/retry"' in await site.get("/host?host=a.test")
     _, html, _ = await site.post("/host/retry", host="a.test", back="/host?host=a.test")
     assert "The failed URLs of a.test are queued again." in html
-    assert ("retry", "a.test", None) in answers.asked
+    assert (RetryFailed(host="a.test"),) in answers.asked
     status, _, _ = await site.post("/host/retry", host="")
     assert status == 422
-    assert ("retry", None, None) not in answers.asked
+    assert (RetryFailed(),) not in answers.asked
 
 
 @pytest.mark.parametrize(
@@ -233,14 +244,15 @@ async def test_the_whole_crawl_is_paused_and_resumed(site: Site, answers: Any) -
     assert "<h1>Paused</h1>" in html
     assert "Resume crawl" in html
     await site.post("/crawl/resume")
-    assert [each[0] for each in answers.asked if each[0] != "hosts"] == ["pause", "resume"]
+    done = [each[0] for each in answers.asked if each[0] != "hosts"]
+    assert done == [PauseCrawl(), ResumeCrawl()]
 
 
 async def test_seeds_are_added_and_refused_ones_stay_in_the_form(site: Site, answers: Any) -> None:
     _, html, answer = await site.post("/seeds", urls="http://n.test/\nhttp://m.test/", priority="2")
     assert answer.url.path == "/seeds"
     assert "2 new seeds queued" in html
-    assert answers.asked[-1] == ("seeds", ("http://n.test/", "http://m.test/"), 2.0)
+    assert answers.asked[-1] == (AddSeeds(urls=("http://n.test/", "http://m.test/"), priority=2.0),)
     status, html, _ = await site.post("/seeds", urls="http://n.test/\nexample.org", priority="0")
     assert status == 200
     assert "example.org is no absolute URL; try https://example.org" in html
@@ -253,9 +265,9 @@ async def test_seeds_are_added_and_refused_ones_stay_in_the_form(site: Site, ans
 async def test_a_reload_has_a_preview(site: Site, answers: Any) -> None:
     html = await site.get("/config/reload")
     assert "312 hosts: politeness.delay 1 s to 4 s" in html
-    assert answers.asked == [("reload", True)]
+    assert answers.asked == [(Reload(dry_run=True),)]
     _, html, _ = await site.post("/config/reload")
-    assert answers.asked[-1] == ("reload", False)
+    assert answers.asked[-1] == (Reload(),)
     assert "These changes are in effect" in html
 
 
@@ -402,7 +414,7 @@ async def test_hosts_are_filtered_by_a_pattern_and_by_what_holds_their_urls(
         (tag["name"], tag["value"]) for tag in tags(html, "input") if tag.get("type") == "hidden"
     ]
     await site.post("/hosts/steer", confirmed="1", **form)
-    assert [one[2] for one in answers.asked if one[0] in ("would", "steer")] == [
+    assert [one.selection for one in commands(answers)] == [
         'hosts matching "*.example.com" and held by backoff'
     ] * 2
 
@@ -471,6 +483,11 @@ async def test_login_and_logout(answers: Any) -> None:
         assert "Log out" in html
 
 
+def commands(answers: Any) -> list[Any]:
+    """The commands about hosts."""
+    return [one for (one, *_) in answers.asked if isinstance(one, HostCommand)]
+
+
 async def test_several_hosts_are_paused_after_a_confirmation(site: Site, answers: Any) -> None:
     assert 'form="bulk"' in await site.get("/hosts")
     status, html, _ = await site.post(
@@ -480,14 +497,12 @@ async def test_several_hosts_are_paused_after_a_confirmation(site: Site, answers
     assert "Pause 1 host?" in html
     assert 'name="confirmed"' in html
     assert 'href="/hosts?state=queued"' in html
-    assert [one for one in answers.asked if one[0] == "steer"] == []
+    assert commands(answers) == [PauseHosts(hosts=("a.test",), dry_run=True)]
     status, html, _ = await site.post(
         "/hosts/steer", confirmed="1", command="pause", host="a.test", back="/hosts"
     )
     assert "Paused: 1 host." in html
-    assert [one for one in answers.asked if one[0] == "steer"] == [
-        ("steer", "pause", ("a.test",), None)
-    ]
+    assert commands(answers)[1:] == [PauseHosts(hosts=("a.test",))]
 
 
 async def test_all_hosts_that_match_are_slowed(site: Site, answers: Any) -> None:
@@ -496,9 +511,9 @@ async def test_all_hosts_that_match_are_slowed(site: Site, answers: Any) -> None
     assert "These are hosts containing &#34;test&#34;" in html
     assert "Hosts that are discovered later are not concerned" in html
     await site.post("/hosts/steer", confirmed="1", **form)
-    assert [one for one in answers.asked if one[0] in ("would", "steer")] == [
-        ("would", "slow", 'hosts containing "test"', 5.0),
-        ("steer", "slow", 'hosts containing "test"', 5.0),
+    assert [(one.dry_run, one.selection, one.delay_s) for one in commands(answers)] == [
+        (True, 'hosts containing "test"', 5.0),
+        (False, 'hosts containing "test"', 5.0),
     ]
 
 

@@ -7,17 +7,19 @@ import math
 import msgspec
 import pytest
 
-from crawler.orders import (
+from crawler.operator_commands import (
     SEEDS_NAMED_MAX,
-    AddSeeds,
-    Command,
     InvalidOrderError,
+    OrderedCommand,
+    PauseHosts,
     Reload,
+    ResumeHosts,
     RetryFailed,
-    SteerHosts,
+    SlowHosts,
+    WidenScope,
     decode,
     encode,
-    seeds_added,
+    scope_of_seeds,
 )
 from storage.store import Order
 
@@ -25,24 +27,24 @@ from storage.store import Order
 @pytest.mark.parametrize(
     "command",
     [
-        SteerHosts(slots=("a.test",), paused=True),
-        SteerHosts(slots=("a.test",), slow_s=2.5),
-        SteerHosts(slots=("a.test",), paused=False, clear_slow=True),
-        AddSeeds(urls=("http://a.test/", "http://b.test/x")),
-        AddSeeds(),
+        PauseHosts(hosts=("a.test",)),
+        SlowHosts(hosts=("a.test",), delay_s=2.5),
+        ResumeHosts(hosts=("a.test",)),
+        WidenScope(urls=("http://a.test/", "http://b.test/x")),
+        WidenScope(),
         RetryFailed(host="a.test", code="timeout"),
         RetryFailed(),
         Reload(),
     ],
 )
-def test_an_order_arrives_as_it_was_given(command: Command) -> None:
+def test_an_order_arrives_as_it_was_given(command: OrderedCommand) -> None:
     stored = msgspec.json.encode(encode(command))  # as a database keeps it
     assert decode(msgspec.json.decode(stored, type=Order)) == command
 
 
 def test_keys_of_a_newer_version_are_ignored() -> None:
-    order = Order(verb="hosts", body={"slots": ["a.test"], "paused": True, "colour": "blue"})
-    assert decode(order) == SteerHosts(slots=("a.test",), paused=True)
+    order = Order(verb="host_pause", body={"hosts": ["a.test"], "colour": "blue"})
+    assert decode(order) == PauseHosts(hosts=("a.test",))
 
 
 @pytest.mark.parametrize(
@@ -50,12 +52,13 @@ def test_keys_of_a_newer_version_are_ignored() -> None:
     [
         ("dance", {}),
         ("", {}),
-        ("hosts", {}),
-        ("hosts", {"slots": [1]}),
-        ("hosts", {"slots": ["a.test"], "paused": "yes"}),
-        ("hosts", {"slots": ["a.test"], "slow_s": -1.0}),
-        ("hosts", {"slots": ["a.test"], "slow_s": 1e9}),
-        ("hosts", {"slots": ["a.test"], "slow_s": math.nan}),
+        ("host_pause", {}),
+        ("host_pause", {"hosts": [1]}),
+        ("host_slow", {"hosts": ["a.test"]}),
+        ("host_slow", {"hosts": ["a.test"], "delay_s": "fast"}),
+        ("host_slow", {"hosts": ["a.test"], "delay_s": -1.0}),
+        ("host_slow", {"hosts": ["a.test"], "delay_s": 1e9}),
+        ("host_slow", {"hosts": ["a.test"], "delay_s": math.nan}),
         ("seeds", {"urls": ["no URL"]}),
         ("seeds", {"urls": ["HTTP://A.test"]}),
         ("retry", {"host": ["a.test"]}),
@@ -68,5 +71,5 @@ def test_others_are_refused(verb: str, body: dict[str, object]) -> None:
 
 def test_very_many_seeds_are_not_named() -> None:
     urls = [f"http://a.test/{n}" for n in range(SEEDS_NAMED_MAX + 1)]
-    assert seeds_added(urls[1:]) == AddSeeds(urls=tuple(urls[1:]))
-    assert seeds_added(urls) == AddSeeds()
+    assert scope_of_seeds(urls[1:]) == WidenScope(urls=tuple(urls[1:]))
+    assert scope_of_seeds(urls) == WidenScope()
