@@ -51,6 +51,7 @@ from crawler.processing.committer import Committer
 from crawler.scheduling.command_loop import commands_of
 from crawler.scheduling.renewal import Renewal
 from crawler.scheduling.task_set import TaskSet
+from policies.holds import FaultOwner
 from storage.store import Glance, Store, StoreError, WorkerStatus
 
 
@@ -73,7 +74,7 @@ class PoliteClient(CallerGate):
             CurrentConfig(config),
             clock,
             store,
-            polite_client=True,
+            faults=FaultOwner.CALLER,
             observer=observer,
             deadline=deadline,
         )
