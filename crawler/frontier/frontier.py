@@ -33,6 +33,7 @@ from crawler.frontier.robots_in_flight import RobotsInFlight
 from crawler.frontier.system_holds import SystemHolds
 from crawler.frontier.waiting import Waiting
 from crawler.observer import Observer
+from crawler.orders import SteerHosts
 from policies.holds import FaultOwner, HoldReason
 from policies.pacing import Per
 from policies.retries import FailureCode, GiveUp, RetryRules, after_no_connection
@@ -69,7 +70,7 @@ REVISIT: Final = "its next page is due again"
 class Frontier:
     """All live state of the held hosts: their queues, permits, robots.txt, and why each waits.
 
-    The crawl and the polite client drive it alike: they report events (a lease granted, a request
+    Crawls and sessions of callers drive it alike: they report events (a lease granted, a request
     ended, a commit made, robots.txt learned, time passed), ask for permits, and carry out the
     commands it puts in `commands`. Nothing here waits, and nothing outside changes a held host's
     pace. Invariants:
@@ -260,6 +261,16 @@ class Frontier:
         elif name in host.out_of_reach:
             self.reopen(host, name)
 
+    def steer(self, order: SteerHosts) -> None:
+        """Pause, slow or resume the hosts of the order that are held."""
+        for slot in order.slots:
+            if (host := self.permits.get(slot)) is not None:
+                host.steer(paused=order.paused, slow_s=order.slow_s, clear_slow=order.clear_slow)
+                if order.paused is False:
+                    self.try_again(host)
+                self.permits.consider(host)
+                self.buffer.touch(host)  # views show its delay, and its source
+
     # ------------------------------------------------------------ commits
 
     def committed(self, taken: CommitBatch, completed: Completed) -> None:
@@ -314,7 +325,10 @@ class Frontier:
         self.look_for_work()
 
     def look_for_work(self) -> None:
-        self.commands.put_once(LOOK_FOR_WORK)
+        """Have the scheduler look for hosts to claim, or for the end of the crawl. Where callers
+        bring the URLs, there is nothing to look for."""
+        if self.faults is FaultOwner.CRAWL:
+            self.commands.put_once(LOOK_FOR_WORK)
 
     # ------------------------------------------------------------ requests
 

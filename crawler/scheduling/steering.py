@@ -128,20 +128,11 @@ class Steering:
             known = await self._crawl.store.set_controls(
                 slots, paused=paused, slow_s=slow_s, clear_slow=clear_slow
             )
-            self._steer_held(slots, paused=paused, slow_s=slow_s, clear_slow=clear_slow)
+            self._frontier.steer(
+                SteerHosts(slots=tuple(slots), paused=paused, slow_s=slow_s, clear_slow=clear_slow)
+            )
         self._frontier.may_claim()
         return known
-
-    def _steer_held(
-        self, slots: Iterable[str], *, paused: bool | None, slow_s: float | None, clear_slow: bool
-    ) -> None:
-        for slot in slots:
-            if (host := self._permits.get(slot)) is not None:
-                host.steer(paused=paused, slow_s=slow_s, clear_slow=clear_slow)
-                if paused is False:
-                    self._frontier.try_again(host)
-                self._permits.consider(host)
-                self._frontier.buffer.touch(host)  # views show its delay, and its source
 
     async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         """Queue failed URLs again, of one host or of all, and try origins that were given up."""
@@ -169,14 +160,9 @@ class Steering:
     async def obey(self, order: Command) -> None:
         """Carry out an order of another worker on what this one holds."""
         match order:
-            case SteerHosts(slots=slots):
+            case SteerHosts():
                 async with self._leases.leasing:  # a claim under way may have read the old value
-                    self._steer_held(
-                        slots,
-                        paused=order.paused,
-                        slow_s=order.slow_s,
-                        clear_slow=order.clear_slow,
-                    )
+                    self._frontier.steer(order)
                 self._frontier.may_claim()
             case AddSeeds(urls=urls):
                 if urls is None:

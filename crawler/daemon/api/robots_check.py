@@ -53,7 +53,7 @@ class RobotsThroughCrawl:
         known = await self.reader.robots_copy(origin)
         if known is not None and not is_due(known, self.clock.wall()):
             return known
-        if not self.scheduler.under_way:
+        if not self.scheduler.loop.under_way:
             raise Problem(503, "the crawl is starting or stopping", retry_after_s=1.0)
         if self._pending >= FETCHES_AT_ONCE:
             raise Problem(503, "too many robots.txt files are being fetched", retry_after_s=5.0)
