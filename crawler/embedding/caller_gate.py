@@ -114,7 +114,9 @@ class CallerGate:
     def _line_of(self, host: HostQueue) -> HostLine:
         line = self._lines.get(host.slot)
         if line is None or line.host is not host:
-            line = self._lines[host.slot] = HostLine(host)
+            line = HostLine(host)
+            if not host.gone:  # else the slot may have a line for its next lease
+                self._lines[host.slot] = line
         return line
 
     def _leave(self, line: HostLine) -> None:

@@ -237,6 +237,25 @@ async def test_a_forgotten_host_keeps_its_clock_in_a_database(
 # ---------------------------------------------------------------- origins and addresses
 
 
+async def test_a_permit_of_a_lost_lease_leaves_the_line_of_the_next_one_alone(
+    clock: JumpClock,
+) -> None:
+    fetcher = FakeFetcher(clock, {})
+    async with opened(clock, fetcher) as client:
+        first = await client.enter(f"{A}/1")
+        client.frontier.drop(first.host)
+        client.frontier.buffer.release(first.host)
+        waiting = [asyncio.create_task(get(client, f"{A}/{n}")) for n in (2, 3)]
+        await clock.sleep_until(clock.monotonic() + 0.01)
+        with client.held(first):
+            waiting.append(asyncio.create_task(get(client, f"{A}/4")))
+            await clock.sleep_until(clock.monotonic() + 0.01)
+            assert (await client.next_turn(f"{A}/5")).ahead == 3
+        client.frontier.permits.give_back(first)
+        await asyncio.gather(*waiting)
+        assert_at_rest(client)
+
+
 async def test_a_dead_port_does_not_hold_up_a_healthy_one_for_long(clock: JumpClock) -> None:
     dead = f"{A}:81/robots.txt"
     fetcher = FakeFetcher(clock, {dead: FailureCode.CONNECT, f"{A}/1": html("1")})
