@@ -28,6 +28,17 @@ class HoldReason(enum.StrEnum):
     DATABASE_WENT_BACK = "database-went-back"
 
 
+class FaultOwner(enum.Enum):
+    """Who handles faults of this machine and its network.
+
+    CRAWL: one holds the crawl until it has passed; what it cost is repeated, and charged to nobody.
+    CALLER: it is the result of the request that met it, which the caller handles.
+    """
+
+    CRAWL = enum.auto()
+    CALLER = enum.auto()
+
+
 SENTENCES: Final[Mapping[HoldReason, str]] = {
     HoldReason.NETWORK: "network outage: no host can be reached",
     HoldReason.DESCRIPTORS: "too many open files: no connection can be opened",

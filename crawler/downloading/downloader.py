@@ -16,13 +16,13 @@ from crawler.clock import Clock
 from crawler.faults import contained
 from crawler.fetching.header_scope import HeaderScope
 from crawler.fetching.request import Answer, Failure, Fetcher, Headers, Request
-from crawler.frontier.frontier import PAGE, ROBOTS, Frontier
+from crawler.frontier.frontier import PAGE, Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.tickets import Ticket
 from crawler.observer import Contacted, Observer
 from policies.holds import SENTENCES, HoldReason
 from policies.retries import FailureCode
-from policies.url import host_of, origin_of
+from policies.url import host_of
 
 NO_HEADERS: Final[Headers] = CIMultiDictProxy(CIMultiDict())
 
@@ -111,7 +111,7 @@ class Downloader:
         except Exception as error:  # noqa: BLE001 - its URLs wait as if it had no address
             address = self._fault(origin, error, self._clock.monotonic(), connected=False)
         if isinstance(address, Failure):
-            judged = self._frontier.judge(permit, address)
+            judged = self._frontier.holds.judge(permit, address)
             assert isinstance(judged, Failure)
             self._frontier.connection_failed(permit.host, origin, judged)
             return judged
@@ -205,18 +205,17 @@ class Downloader:
             finally:
                 self._sending.discard(task)
                 self._broken_off.pop(task, None)
-            result = frontier.judge(permit, result)
+            result = frontier.holds.judge(permit, result)
             if isinstance(result, Failure) and _is_unsent(result):
                 permit.host.pace.not_sent()
                 frontier.permits.give_back(permit)  # the host need not rest
-                if result.ours is None or kind == ROBOTS or not frontier.is_client:
-                    frontier.connection_failed(permit.host, origin_of(result.url), result)
+                frontier.not_sent(permit.host, result, kind=kind)
             else:
                 frontier.learn(permit, result, kind=kind)
         except Exception as error:  # noqa: BLE001 - it costs this request, and no other
             result = self._fault(request.url, error, began_s)
             if permit.probe:
-                result = frontier.judge(permit, result)
+                result = frontier.holds.judge(permit, result)
         return result
 
     def break_off(self, *, stopping: bool = False) -> None:

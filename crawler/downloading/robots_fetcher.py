@@ -193,7 +193,7 @@ class RobotsFetcher:
                 return hop
             self._frontier.in_flight.end(origin)  # it may be long until the next hop
             if isinstance(hop, Failure):
-                if self._frontier.excuses(hop):
+                if self._frontier.holds.excuses(hop):
                     continue  # it says nothing about the robots.txt
                 if not own and (lost := host.out_of_reach.get(hop_origin)):
                     self._frontier.connection_failed(origin.host, origin.name, hop, lost.failures)

@@ -4,87 +4,136 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from crawler.clock import Clock
 from crawler.config import Config, check_identity
-from crawler.downloading.downloader import Downloader, LentContact
-from crawler.embedding.caller_lines import HostLine, Place
+from crawler.downloading.downloader import LentContact
 from crawler.embedding.caller_verdicts import CallerVerdicts, NextTurn
 from crawler.embedding.caller_waits import CallerWaits, LimitedWait, WaitLimit
-from crawler.errors import CourtlyError, RobotsDisallowed, RobotsUnreachable
+from crawler.embedding.host_line import HostLine, Place
+from crawler.errors import CourtlyError, RobotsDisallowed, RobotsUnreachable, SessionClosed
 from crawler.fetching.request import Answer, Failure, Request
-from crawler.frontier.frontier import PAGE, Frontier
-from crawler.frontier.host_queue import Permit
+from crawler.frontier.frontier import PAGE
+from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.origin import Origin
 from crawler.frontier.reasons import HELD_ELSEWHERE
 from crawler.frontier.tickets import FrontierClosedError
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
-from crawler.observer import Observer, Waited
-from crawler.scheduling.task_set import TaskSet
+from policies.holds import FaultOwner
 from policies.robots_state import RobotsState, is_due
 from policies.url import host_of, origin_of
-from storage.store import Glance
+from storage.store import Glance, StoreError
+
+if TYPE_CHECKING:
+    from crawler.scheduling.contact_loop import ContactLoop  # loads what the database needs
 
 _T = TypeVar("_T")
 
 LOOPBACK_NAMES_MAX: Final = 10_000  # names remembered as loopback's
 
 
-class CallerGate(ABC):
+class CallerGate:
     """Grants a permit for one URL with `enter`, and uses it with `contact`.
 
-    A subclass holds the hosts: `PoliteClient` with a frontier of its own, `CrawlGate` with that of
-    a running crawl. Cancelling a caller leaves no trace. Raises CourtlyError, ConfigError (no
-    contact in the user agent) and StoreError.
+    Its hosts are those of a loop, which runs for callers alone or for a crawl. A crawl continues
+    until its callers have their responses; at a host with URLs of the crawl, they take turns. There
+    is one gate for each loop: `gate_of`. Cancelling a caller leaves no trace. Raises CourtlyError,
+    ConfigError (no contact in the user agent) and StoreError.
     """
 
-    def __init__(
-        self,
-        frontier: Frontier,
-        downloader: Downloader,
-        tasks: TaskSet,
-        clock: Clock,
-        observer: Observer | None = None,
-    ) -> None:
-        self.frontier = frontier
-        self.downloader = downloader
-        self.clock = clock
-        self._tasks = tasks
-        self._observer = observer
-        self._verdicts = CallerVerdicts(clock, frontier)
-        self.waits = CallerWaits(clock, frontier)
+    def __init__(self, loop: ContactLoop) -> None:
+        crawl = loop.crawl
+        self.frontier = crawl.frontier
+        self.downloader = loop.downloader
+        self.clock = crawl.clock
+        self._loop = loop
+        self._config = crawl.config
+        self._verdicts = CallerVerdicts(crawl.clock, crawl.frontier)
+        self.waits = CallerWaits(crawl.clock, crawl.frontier, crawl.observer)
+        self._lines: dict[str, HostLine] = {}  # of the hosts that callers use now
         self._loopback_names: set[str] = set()  # without a contact: hosts known to be local
 
     # ------------------------------------------------------------ the hosts
 
     @property
-    @abstractmethod
     def config(self) -> Config:
         """The effective config."""
+        return self._config.config
 
-    @abstractmethod
     def _check_open(self) -> None:
         """Raises SessionClosed or StoreError if no more permits are granted."""
+        if self._loop.under_way:
+            return
+        error = self._loop.error
+        if isinstance(error, StoreError):
+            raise StoreError(str(error)) from error
+        if error is not None:
+            raise SessionClosed("the session ended because of an internal error") from error
+        if self.frontier.faults is FaultOwner.CALLER:
+            raise SessionClosed("the session is closed: use it inside its `async with` block")
+        raise SessionClosed("the crawl is ending, and sends no more requests")
 
-    @abstractmethod
     async def _use(self, slot: str) -> HostLine:
-        """The line of a host, which is held now, with the caller counted among its users. Raises as
-        `_check_open`."""
+        """The line of a host, which is held now, with the caller counted among its users; `_leave`
+        follows. Raises as `_check_open`."""
+        self.frontier.callers += 1
+        try:
+            await self._loop.begun.wait()
+            self._check_open()
+            host = self.frontier.permits.get(slot) or await self._hold(slot)
+        except BaseException:
+            self._one_less()
+            raise
+        host.callers += 1
+        self.frontier.permits.use(host)
+        return self._line_of(host)
 
-    @abstractmethod
-    def _get(self, slot: str) -> HostLine | None:
-        """The line of a host, if callers use it."""
+    async def _hold(self, slot: str) -> HostQueue:
+        """Hold a host, after other workers if need be."""
+        began_s, leases = self.clock.monotonic(), self._loop.leases
+        sinks = self._loop.crawl.sinks
+        while True:
+            if sinks is not None and sinks.in_page_function and leases.is_leaving(slot):
+                raise CourtlyError(
+                    f"{slot} is being released with a commit that waits for this page function: "
+                    "request it in a task that the function does not wait for"
+                )
+            # No caller's cancellation cuts it in two.
+            held = self._loop.tasks.spawn(leases.hold_for_caller(slot))
+            await asyncio.wait([held])
+            self._check_open()
+            host = held.result()
+            if host is None:
+                self.waits.report_held_elsewhere(slot, began_s)
+                await self.clock.sleep_until(self.clock.monotonic() + ELSEWHERE_AGAIN_S)
+                self._check_open()
+            elif not host.gone:
+                return host
+
+    def _line_of(self, host: HostQueue) -> HostLine:
+        line = self._lines.get(host.slot)
+        if line is None or line.host is not host:
+            line = HostLine(host)
+            if not host.gone:  # else the slot may have a line for its next lease
+                self._lines[host.slot] = line
+        return line
 
     def _leave(self, line: HostLine) -> None:
         """A caller no longer uses the line."""
-        line.users -= 1
+        line.host.callers -= 1
+        self._forget_unused(line)
+        self._one_less()
 
-    @abstractmethod
-    async def _glance(self, slot: str) -> Glance | None:
-        """What is stored of a host that is not held. Raises as `_check_open`."""
+    def _forget_unused(self, line: HostLine) -> None:
+        host = line.host
+        if not (host.callers or line.lent_to) and self._lines.get(host.slot) is line:
+            del self._lines[host.slot]
+
+    def _one_less(self) -> None:
+        self.frontier.callers -= 1
+        if not self.frontier.callers:
+            self.frontier.look_for_work()  # it may be the end
 
     async def _line(self, url: str) -> HostLine:
         """The line of the URL's host, with the caller counted among its users."""
@@ -114,7 +163,7 @@ class CallerGate(ABC):
         FetchFailed when no connection can be made.
         """
         caller = "" if limit is None else limit.caller
-        with self._observed(url):
+        with self.waits.observed(url, self.slot_of(host_of(url))):
             if limit is None or not limit.exists:
                 return await self._at(url, lambda line: self._wait(line, url, None, caller))
             async with self.waits.limited(url, limit) as limited:
@@ -131,31 +180,6 @@ class CallerGate(ABC):
         if line.places:
             self._passes(line, url)  # a forbidden URL need not wait in line
         return await self._in_line(line, url, limited, caller)
-
-    @contextlib.contextmanager
-    def _observed(self, url: str) -> Iterator[None]:
-        """Report the wait for a permit to the observer when it has ended."""
-        if self._observer is None:
-            yield
-            return
-        began_s, problem = self.clock.monotonic(), None
-        try:
-            yield
-        except BaseException as error:
-            problem = error
-            raise
-        finally:
-            elapsed_s = self.clock.monotonic() - began_s
-            self._observer.waited(
-                Waited(
-                    url=url,
-                    slot=self.slot_of(host_of(url)),
-                    started_at=self.clock.wall() - elapsed_s,
-                    elapsed_s=elapsed_s,
-                    error=problem,
-                )
-            )
-            problem = None  # its traceback refers to this frame
 
     async def _at(self, url: str, work: Callable[[HostLine], Awaitable[_T]]) -> _T:
         """Use the line of the URL's host; another one if the lease is lost meanwhile."""
@@ -210,6 +234,7 @@ class CallerGate(ABC):
                 self.frontier.permits.give_back(permit)
                 raise
             if passed:
+                line.host.yields = True
                 return permit
             self.frontier.permits.give_back(permit)
 
@@ -226,9 +251,12 @@ class CallerGate(ABC):
     async def contact(self, permit: Permit, request: Request) -> Answer | Failure:
         """Use the permit for one request, without retries; adapt the host's pace to the result."""
         try:
-            return await self.downloader.fetch(permit, request, kind=PAGE)
+            result = await self.downloader.fetch(permit, request, kind=PAGE)
         finally:
             self.contact_ended(permit.host.slot)
+        if isinstance(result, Failure) and not self._loop.running:
+            self._check_open()  # closing cuts the connection: that is no fault of the server
+        return result
 
     @contextlib.asynccontextmanager
     async def lend(self, permit: Permit, url: str) -> AsyncIterator[LentContact]:
@@ -244,17 +272,17 @@ class CallerGate(ABC):
     def held(self, permit: Permit) -> Iterator[None]:
         """A block in which the caller's task has the permit. It must not wait for the host there:
         it would wait for itself, which `enter` refuses."""
-        line, task = self._get(permit.host.slot), asyncio.current_task()
-        holders = [] if line is None else line.lent_to
-        holders.append(task)
+        line, task = self._line_of(permit.host), asyncio.current_task()
+        line.lent_to.append(task)
         try:
             yield
         finally:
-            holders.remove(task)
+            line.lent_to.remove(task)
+            self._forget_unused(line)
 
     def watch(self, permit: Permit, request: Request) -> asyncio.Task[Answer | Failure]:
         """As `contact`, in a task that continues when the caller is cancelled."""
-        return self._tasks.spawn(self.contact(permit, request))
+        return self._loop.tasks.spawn(self.contact(permit, request))
 
     async def may_fetch(self, url: str) -> bool:
         """Return whether `enter` would grant a permit. Fetches robots.txt if it is due, and waits
@@ -304,23 +332,30 @@ class CallerGate(ABC):
                 reason = HELD_ELSEWHERE.sentence
                 return NextTurn(in_s=ELSEWHERE_AGAIN_S, reason=reason, ahead=0)
             host = self.frontier.seen(slot, found)
-        line = self._get(slot)
+        line = self._lines.get(slot)
         return self.waits.next_turn(
             line if line is not None and line.host is host else HostLine(host), url
         )
 
+    async def _glance(self, slot: str) -> Glance | None:
+        """What is stored of a host that is not held. Raises as `_check_open`."""
+        await self._loop.begun.wait()
+        self._check_open()
+        crawl, away = self._loop.crawl, self._loop.leases.clock_away(slot)
+        return await crawl.store.glance(crawl.session, slot) if away is None else Glance(clock=away)
+
     def wait_s(self, url: str) -> float:
         """For how long a permit for this URL is known not to be granted."""
-        line = self._get(self.slot_of(host_of(url)))
-        if line is None:
+        host = self.frontier.permits.get(self.slot_of(host_of(url)))
+        if host is None:
             return 0.0
-        return self.waits.forecast(line, url).at_s - self.clock.monotonic()
+        return self.waits.forecast(HostLine(host), url).at_s - self.clock.monotonic()
 
     # ------------------------------------------------------------ what has changed
 
     def contact_ended(self, slot: str) -> None:
         """A host was contacted: its callers may have to wait for longer now."""
-        if (line := self._get(slot)) is not None:
+        if (line := self._lines.get(slot)) is not None:
             self.waits.look(line)
 
     def settled(self, origins: Iterable[Origin]) -> None:
@@ -331,14 +366,22 @@ class CallerGate(ABC):
 
     def gave_up(self, slot: str) -> None:
         """An origin of this host may have been given up, or closed: refuse its callers."""
-        line = self._get(slot)
+        line = self._lines.get(slot)
         if line is not None and not self.frontier.stopping:
             self._verdicts.turn_away(line)
             self.waits.look(line)
 
-    def _call_all(self, lines: Iterable[HostLine]) -> None:
-        """The gate closes: all who wait find out."""
+    def close(self) -> None:
+        """No more permits: all who wait find out."""
         self._verdicts.wake_all()
-        for line in lines:
+        for line in list(self._lines.values()):
             if line.places:
                 line.places[0].call()  # leaving, it calls the next
+
+
+def gate_of(loop: ContactLoop) -> CallerGate:
+    """The gate of this loop; there is one."""
+    gate = loop.callers
+    if not isinstance(gate, CallerGate):
+        gate = loop.callers = CallerGate(loop)
+    return gate

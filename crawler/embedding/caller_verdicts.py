@@ -1,4 +1,4 @@
-"""Decisions for callers of the polite client before a request: allowed, not yet, or refused."""
+"""Decisions for callers before a request: allowed, not yet, or refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from yarl import URL
 
 from crawler.clock import Clock
-from crawler.embedding.caller_lines import HostLine
+from crawler.embedding.host_line import HostLine
 from crawler.errors import (
     CourtlyError,
     FetchFailed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections import Counter
@@ -13,13 +14,14 @@ from typing import Final, NamedTuple, Self
 from crawler.clock import Clock, Timer
 from crawler.config.units import format_duration
 from crawler.embedding.caller import OWN, Caller
-from crawler.embedding.caller_lines import HostLine, Place
 from crawler.embedding.caller_verdicts import NextTurn
+from crawler.embedding.host_line import HostLine, Place
 from crawler.errors import WaitTooLong, said
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.reasons import HELD_ELSEWHERE, IN_FLIGHT, PAUSED, READY, RETRY, Reason, Wait
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
+from crawler.observer import Observer, Waited
 from policies.robots_policy import Closed
 from policies.url import origin_of
 
@@ -107,9 +109,10 @@ class LimitedWait:
 class CallerWaits:
     """Knows what callers wait for, ends waits that exceed their limits, and logs long ones."""
 
-    def __init__(self, clock: Clock, frontier: Frontier) -> None:
+    def __init__(self, clock: Clock, frontier: Frontier, observer: Observer | None) -> None:
         self._clock = clock
         self._frontier = frontier
+        self._observer = observer
         self._limited: dict[Place, LimitedWait] = {}
         self._pauses: dict[str, Counter[float]] = {}  # by URL: when it is requested again
 
@@ -243,6 +246,31 @@ class CallerWaits:
         now_s = self._clock.monotonic()
         until = None if forecast.at_s <= now_s else self._clock.wall() + forecast.at_s - now_s
         return WaitTooLong(url, forecast.reason, until)
+
+    @contextlib.contextmanager
+    def observed(self, url: str, slot: str) -> Iterator[None]:
+        """Report the wait for a permit to the observer when it has ended."""
+        if self._observer is None:
+            yield
+            return
+        began_s, problem = self._clock.monotonic(), None
+        try:
+            yield
+        except BaseException as error:
+            problem = error
+            raise
+        finally:
+            elapsed_s = self._clock.monotonic() - began_s
+            self._observer.waited(
+                Waited(
+                    url=url,
+                    slot=slot,
+                    started_at=self._clock.wall() - elapsed_s,
+                    elapsed_s=elapsed_s,
+                    error=problem,
+                )
+            )
+            problem = None  # its traceback refers to this frame
 
     # ------------------------------------------------------------ retries
 

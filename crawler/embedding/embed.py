@@ -11,10 +11,13 @@ from crawler.clock import Clock, RealClock
 from crawler.config import Config
 from crawler.contact_deadline import ContactDeadline
 from crawler.databases import looking_into, open_memory_store, open_store
-from crawler.embedding.polite_client import PoliteClient
+from crawler.embedding.caller_gate import CallerGate, gate_of
 from crawler.embedding.settings import in_database
 from crawler.fetching.fetcher import AiohttpFetcher, Fetcher
 from crawler.observer import Observer
+from crawler.processing.context import crawl_context
+from crawler.scheduling.caller_session import CallerSession
+from policies.holds import FaultOwner
 from storage.location import Location
 from storage.store import Reader, Store
 
@@ -80,7 +83,7 @@ async def network(
 
 
 @contextlib.asynccontextmanager
-async def polite_client(
+async def caller_gate(
     config: Config,
     *,
     db: str | Path | None,
@@ -88,8 +91,8 @@ async def polite_client(
     fetcher: Fetcher | None,
     name: str,
     observer: Observer | None = None,
-) -> AsyncIterator[PoliteClient]:
-    """Open a client. `name`: of its session in the database. Raises ConfigError and
+) -> AsyncIterator[CallerGate]:
+    """Open a gate for callers alone. `name`: of its session in the database. Raises ConfigError and
     StoreRefused."""
     config = in_database(config, db)
     clock = clock or RealClock()
@@ -97,14 +100,15 @@ async def polite_client(
     async with (
         open_store_of(config, clock=clock, name=name) as kept,
         network(config, clock=clock, fetcher=fetcher, deadline=deadline) as wire,
-        PoliteClient(
+    ):
+        context = crawl_context(
             config,
             store=kept.store,
             session=kept.session,
             clock=clock,
-            fetcher=wire,
-            deadline=deadline,
             observer=observer,
-        ) as opened,
-    ):
-        yield opened
+            deadline=deadline,
+            faults=FaultOwner.CALLER,
+        )
+        async with CallerSession(context, wire) as loop:
+            yield gate_of(loop)

@@ -13,12 +13,12 @@ from aiohttp.http import SERVER_SOFTWARE
 
 from crawler.clock import Clock, RealClock, Timer
 from crawler.config import Config, ConfigError
+from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.client_errors import client_errors
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.log_observer import observer_of
 from crawler.embedding.permit import with_time_to_connect
-from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.redirect_chains import RedirectChains
 from crawler.embedding.request_arguments import check_client_request
 from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, paces, settings
@@ -92,17 +92,17 @@ class Politeness:
         self._observer = observer_of(observer)
         self._clock = clock
         self._fetcher: ClientFetcher | None = None
-        self._client: Lasting[PoliteClient] = Lasting("middleware")
+        self._client: Lasting[CallerGate] = Lasting("middleware")
         self._chains = RedirectChains()
         self._open: dict[str, set[CallerRequest]] = {}  # by slot
 
     async def __aenter__(self) -> Self:
-        from crawler.embedding.embed import polite_client  # loads what the database needs
+        from crawler.embedding.embed import caller_gate  # loads what the database needs
 
         clock = self._clock or RealClock()
         fetcher = ClientFetcher(clock, config=self._config, headers=_identity(self._config))
         await self._client.open(
-            polite_client(
+            caller_gate(
                 self._config,
                 db=self._db,
                 clock=clock,
@@ -131,7 +131,7 @@ class Politeness:
     ) -> None:
         await self._client.close(kind, error, trace)
 
-    def _opened(self) -> tuple[PoliteClient, ClientFetcher]:
+    def _opened(self) -> tuple[CallerGate, ClientFetcher]:
         client = self._client.get()
         assert self._fetcher is not None
         return client, self._fetcher
@@ -169,7 +169,7 @@ class Politeness:
         contact.answered(response)
         return response
 
-    async def _enter(self, client: PoliteClient, url: str) -> Permit:
+    async def _enter(self, client: CallerGate, url: str) -> Permit:
         """Wait for the permit, but only HOLD_MAX_S while a response of its host is unread."""
         slot = client.slot_of(host_of(url))
         loop, clock = asyncio.get_running_loop(), client.clock

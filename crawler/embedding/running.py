@@ -14,8 +14,7 @@ from crawler.config import Config, ConfigError
 from crawler.contact_deadline import ContactDeadline
 from crawler.documents.crawled_page import CrawledPage, value_of
 from crawler.documents.unvisited import BlockedPage, FailedPage, code_and_sentence
-from crawler.embedding.caller_gate import CallerGate
-from crawler.embedding.crawl_gate import gate_of
+from crawler.embedding.caller_gate import CallerGate, gate_of
 from crawler.embedding.embed import OpenStore, network, open_store_of
 from crawler.embedding.settings import in_database
 from crawler.errors import SecondReader, SessionClosed
@@ -222,7 +221,7 @@ class Running:
             self._begin(pages=False)
         if self._task is None:
             self._start()
-        return gate_of(self._scheduler)
+        return gate_of(self._scheduler.loop)
 
     async def add(self, seeds: Sequence[Link]) -> int:
         self._give_pages()

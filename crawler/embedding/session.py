@@ -137,7 +137,7 @@ class PoliteSession:
         return self
 
     def _opened(self) -> AbstractAsyncContextManager[CallerGate | RemoteRequests]:
-        from crawler.embedding.embed import polite_client  # loads what the database needs
+        from crawler.embedding.embed import caller_gate  # loads what the database needs
 
         if self._borrowed is not None:
             return self._borrowed.lent()
@@ -152,7 +152,7 @@ class PoliteSession:
                 fetcher=self._fetcher,
                 observer=self._observer,
             )
-        return polite_client(
+        return caller_gate(
             self._config,
             db=self._db,
             clock=self._clock,

@@ -14,7 +14,7 @@ import aiohttp
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError
 from crawler.embedding.caller_gate import CallerGate
-from crawler.embedding.embed import polite_client
+from crawler.embedding.embed import caller_gate
 from crawler.embedding.remote_requests import CONNECT_S, DESCRIPTION_BYTES, RemoteRequests
 from crawler.errors import SessionClosed
 from crawler.fetching.fetcher import Fetcher
@@ -94,7 +94,7 @@ async def _through_file(
 ) -> CallerGate | RemoteRequests:
     if (holder := await _holder(stack, location)) is not None:
         return holder
-    own = polite_client(
+    own = caller_gate(
         config, db=location.path, clock=clock, fetcher=fetcher, name="session", observer=observer
     )
     try:

@@ -69,19 +69,11 @@ class BreakOff(Struct, frozen=True):
     """The leases have expired: break off the requests in flight."""
 
 
-Command: TypeAlias = (
-    FetchRobots
-    | ParseRobots
-    | Rejudge
-    | RejudgeMarked
-    | FailOrigin
-    | Commit
-    | LookForWork
-    | NextPass
-    | AddWorkers
-    | ConfigApplied
-    | BreakOff
+# About the pages of a crawl; a session of callers ignores them.
+WorkCommand: TypeAlias = (
+    Rejudge | RejudgeMarked | FailOrigin | LookForWork | AddWorkers | ConfigApplied
 )
+Command: TypeAlias = FetchRobots | ParseRobots | Commit | NextPass | BreakOff | WorkCommand
 
 COMMIT: Final = Commit()
 LOOK_FOR_WORK: Final = LookForWork()

@@ -33,7 +33,8 @@ from crawler.frontier.robots_in_flight import RobotsInFlight
 from crawler.frontier.system_holds import SystemHolds
 from crawler.frontier.waiting import Waiting
 from crawler.observer import Observer
-from policies.holds import HoldReason
+from crawler.operator_commands import HostCommand, ResumeHosts
+from policies.holds import FaultOwner, HoldReason
 from policies.pacing import Per
 from policies.retries import FailureCode, GiveUp, RetryRules, after_no_connection
 from policies.robots_policy import Closed
@@ -51,7 +52,6 @@ from storage.store import (
     Revisited,
     SitemapRead,
     Store,
-    StoreError,
     Visited,
 )
 
@@ -74,7 +74,7 @@ REVISIT: Final = "its next page is due again"
 class Frontier:
     """All live state of the held hosts: their queues, permits, robots.txt, and why each waits.
 
-    The crawl and the polite client drive it alike: they report events (a lease granted, a request
+    Crawls and sessions of callers drive it alike: they report events (a lease granted, a request
     ended, a commit made, robots.txt learned, time passed), ask for permits, and carry out the
     commands it puts in `commands`. Nothing here waits, and nothing outside changes a held host's
     pace. Invariants:
@@ -84,9 +84,8 @@ class Frontier:
     - Each held host is in `permits`; its origins in memory are in `robots`; both end together.
     - Whatever must survive a crash is in `buffer` or in the store.
 
-    polite_client: URLs come from callers rather than from the store, and faults of this machine are
-    the caller's to handle: no URLs are prefetched, and there are no system holds, except where
-    leases have expired.
+    faults: who handles faults of this machine. With FaultOwner.CALLER, URLs come from callers as
+    well, so none are prefetched.
     """
 
     def __init__(
@@ -98,13 +97,13 @@ class Frontier:
         observer: Observer | None = None,
         sinks: Sinks | None = None,
         deadline: ContactDeadline | None = None,
-        polite_client: bool = False,
+        faults: FaultOwner = FaultOwner.CRAWL,
         referrers: bool = False,
     ) -> None:
         self._config = config
         self._clock = clock
         self._alarms = Alarms()
-        self.is_client = polite_client
+        self.faults = faults
         self.commands = CommandQueue()
         self.buffer = CommitBuffer(
             config, clock, self.commands, observer=observer, sinks=sinks, referrers=referrers
@@ -124,9 +123,11 @@ class Frontier:
             self.commands,
             self.in_flight,
             self.budget,
-            keep_trying=not polite_client,
+            keep_trying=faults is FaultOwner.CRAWL,
         )
-        self.holds = SystemHolds(clock, self.permits, self.robots, self.commands, observer=observer)
+        self.holds = SystemHolds(
+            clock, self.permits, self.robots, self.commands, faults, observer=observer
+        )
         self.deadline = deadline or ContactDeadline(clock)
         self.expiry = LeaseExpiry(clock, self.deadline, self.holds, self.commands)
         self.waiting = Waiting(clock, self.permits, self.robots)
@@ -218,9 +219,10 @@ class Frontier:
         """Ask the store for more URLs of a host: soon if it would have to wait for them, else with
         the next commit."""
         revisits = self._config.config.revisits
-        if self.is_client or self.stopping or host.gone or (host.full and not revisits):
+        if self.stopping or host.gone or (host.full and not revisits):
             return
-        self.buffer.want(host, pressed=self._is_pressed(host))
+        if self.faults is FaultOwner.CRAWL:
+            self.buffer.want(host, pressed=self._is_pressed(host))
 
     def ask_later(self, host: HostQueue, in_s: float) -> None:
         """Leave a host's URLs to the store, and ask for them again after `in_s`."""
@@ -263,6 +265,16 @@ class Frontier:
         elif name in host.out_of_reach:
             self.reopen(host, name)
 
+    def steer(self, command: HostCommand) -> None:
+        """Pause, slow or resume the hosts of the command that are held."""
+        for slot in command.hosts:
+            if (host := self.permits.get(slot)) is not None:
+                host.steer(**command.setting)
+                if isinstance(command, ResumeHosts):
+                    self.try_again(host)
+                self.permits.consider(host)
+                self.buffer.touch(host)  # views show its delay, and its source
+
     # ------------------------------------------------------------ commits
 
     def committed(self, taken: CommitBatch, completed: Completed) -> None:
@@ -300,8 +312,6 @@ class Frontier:
 
     def _lose_stale(self, updates: Iterable[HostUpdate], stale: Collection[str]) -> None:
         """These updates were refused. A host may have been leased again since they were taken."""
-        if self.is_client and not self.deadline.exists:
-            raise StoreError(f"another session has taken over the host {next(iter(stale))}")
         for update in updates:
             host = self.permits.get(update.slot) if update.slot in stale else None
             if host is not None and host.epoch == update.epoch:
@@ -322,24 +332,16 @@ class Frontier:
         self.look_for_work()
 
     def look_for_work(self) -> None:
-        self.commands.put_once(LOOK_FOR_WORK)
+        """Have the scheduler look for hosts to claim, or for the end of the crawl. Where callers
+        bring the URLs, there is nothing to look for."""
+        if self.faults is FaultOwner.CRAWL:
+            self.commands.put_once(LOOK_FOR_WORK)
 
     # ------------------------------------------------------------ requests
 
     def needs_address(self, permit: Permit) -> bool:
         """With `per = "ip"`: must the address be known first, whose clock counts too?"""
         return permit.host.pace.rules.per is Per.IP and permit.address_clock is None
-
-    def excuses(self, failure: Failure) -> bool:
-        """Is the request repeated without counting as a try? So it is after a fault of this
-        machine, which holds the crawl until it has passed, and on a stale connection."""
-        ours = failure.ours
-        expired = ours is HoldReason.LEASES_EXPIRED
-        return failure.stale or expired or (ours is not None and not self.is_client)
-
-    def judge(self, permit: Permit, result: Answer | Failure) -> Answer | Failure:
-        """The result of a request, with `ours` set where this machine is at fault."""
-        return result if self.is_client else self.holds.judge(permit, result)
 
     def learn(self, permit: Permit, result: Answer | Failure, *, kind: str) -> None:
         """Adapt the host's pace and reachability to the result of a request."""
@@ -379,6 +381,11 @@ class Frontier:
             for origin in host.closed - host.out_of_reach.keys():
                 self.reopen(host, origin)
 
+    def not_sent(self, host: HostQueue, failure: Failure, *, kind: str) -> None:
+        """Nothing was sent to the host, because of this machine or of our own rules."""
+        if failure.ours is None or kind == ROBOTS or self.faults is FaultOwner.CRAWL:
+            self.connection_failed(host, origin_of(failure.url), failure)
+
     def connection_failed(
         self, host: HostQueue, origin: str, failure: Failure, failures: int | None = None
     ) -> None:
@@ -386,8 +393,8 @@ class Frontier:
         fail in bulk. failures: consecutive failures, if counted elsewhere."""
         if failure.ours is HoldReason.LEASES_EXPIRED:
             return
-        if self.is_client:
-            self._tell_callers(host, origin, failure, failures)
+        if self.faults is FaultOwner.CALLER:
+            self._fail_callers(host, origin, failure, failures)
             return
         if failure.ours is not None:
             if failure.ours is HoldReason.NETWORK:
@@ -423,11 +430,11 @@ class Frontier:
             lost.given_up = True
             self.commands.put(FailOrigin(host, origin, failure.error, fate.attempts))
 
-    def _tell_callers(
+    def _fail_callers(
         self, host: HostQueue, origin: str, failure: Failure, failures: int | None
     ) -> None:
-        """Of the polite client: given up for now after `max_attempts`, and immediately when no
-        other try can help or the fault is this machine's (then the host is not charged)."""
+        """Give the origin up for now after `max_attempts` failures, and immediately when no other
+        try can help or the fault is this machine's, which is not charged to the host."""
         lost = host.lost(origin, failure, now_s=self._clock.monotonic(), failures=failures)
         rules = RetryRules(max_attempts=self._config.config.site(host.slot).fetch.max_attempts)
         permanent = failure.permanent or failure.ours is not None

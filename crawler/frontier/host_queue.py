@@ -82,6 +82,7 @@ class HostQueue:
         "tickets",
         "tried_before",
         "unread",
+        "used_s",
         "visited",
         "wanted_s",
         "wanting",
@@ -110,7 +111,8 @@ class HostQueue:
         self.next_due_s: float | None = None  # when its next URL falls due
         self.alarms: dict[str, int] = {}  # those set, by name; see `alarms.Alarms`
         self.tickets: deque[Ticket[Permit]] = deque()  # for this host alone: robots.txt, embedders
-        self.callers = 0  # that use it beside the crawl: it is not released
+        self.callers = 0  # that use it, beside a crawl or alone: it is not released
+        self.used_s = now_s  # when a caller last used it, or it was leased
         self.yields = False  # a caller had the last permit: prefetched URLs come next
         self.pages_in_flight = 0  # new ones: requested and not answered yet
         self.large_unparsed = 0  # large pages that wait to be parsed

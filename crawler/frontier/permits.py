@@ -88,6 +88,11 @@ class Permits:
         self.limits.domains.add(host.domain)
         self.consider(host)
 
+    def use(self, host: HostQueue) -> None:
+        """A caller uses the host: it comes last in the order of iteration."""
+        host.used_s = self._clock.monotonic()
+        self._hosts[host.slot] = self._hosts.pop(host.slot)
+
     def drop(self, host: HostQueue) -> None:
         """The host is no longer held: released, or its lease was lost."""
         host.gone = True

@@ -15,7 +15,7 @@ from crawler.frontier.permits import Permits
 from crawler.frontier.robots_cache import RobotsCache
 from crawler.observer import Observer
 from policies import outage
-from policies.holds import CONNECTING, Hold, HoldReason, probe_delay_s
+from policies.holds import CONNECTING, FaultOwner, Hold, HoldReason, probe_delay_s
 from policies.retries import FailureCode
 
 OURS_IN_A_ROW_MAX = 8  # of one host, while others answer: an address unreachable from here
@@ -48,6 +48,7 @@ class SystemHolds:
         permits: Permits,
         robots: RobotsCache,
         commands: CommandQueue,
+        faults: FaultOwner,
         *,
         observer: Observer | None = None,
     ) -> None:
@@ -55,6 +56,7 @@ class SystemHolds:
         self._permits = permits
         self._robots = robots
         self._commands = commands
+        self._faults = faults
         self._observer = observer
         self._active: dict[HoldReason, Hold] = {}
         self._probes = 0  # in a row that failed
@@ -108,9 +110,18 @@ class SystemHolds:
 
     # ------------------------------------------------------------ faults of connections
 
+    def excuses(self, failure: Failure) -> bool:
+        """Whether the request is repeated without counting as an attempt: after a fault that the
+        crawl handles, when the leases have expired, and on a stale connection."""
+        if failure.stale or failure.ours is HoldReason.LEASES_EXPIRED:
+            return True
+        return failure.ours is not None and self._faults is FaultOwner.CRAWL
+
     def judge(self, permit: Permit, result: Answer | Failure) -> Answer | Failure:
         """Return the result of a request, with `ours` set if neither host nor URL is to be
         charged."""
+        if self._faults is FaultOwner.CALLER:
+            return result
         host = permit.host
         if isinstance(result, Failure) and (
             result.stopped or result.ours is HoldReason.LEASES_EXPIRED

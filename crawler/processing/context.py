@@ -14,6 +14,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.observer import Observer, all_of
 from crawler.processing.link_filter import LinkFilter
 from crawler.processing.page_queue import PageQueue
+from policies.holds import FaultOwner
 from policies.scope import Scope
 from storage.store import Store
 
@@ -49,8 +50,10 @@ def crawl_context(
     page_queue: PageQueue | None = None,
     link_filter: LinkFilter | None = None,
     deadline: ContactDeadline | None = None,
+    faults: FaultOwner = FaultOwner.CRAWL,
 ) -> CrawlContext:
-    """The context of a new crawl. What `observer` raises is logged, and the crawl continues."""
+    """The context of a new crawl. faults: who handles faults of this machine. What `observer`
+    raises is logged, and the crawl continues."""
     observer = None if observer is None else all_of([observer])
     effective = CurrentConfig(config)
     return CrawlContext(
@@ -65,6 +68,7 @@ def crawl_context(
             observer=observer,
             sinks=sinks,
             deadline=deadline,
+            faults=faults,
             referrers=page_queue is not None,
         ),
         scope=Scope(effective.scope_of, max_depth=config.crawl.max_depth),

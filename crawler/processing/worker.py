@@ -276,7 +276,7 @@ class Worker:
             return result
         if (
             isinstance(result, Failure)
-            and self._frontier.excuses(result)
+            and self._frontier.holds.excuses(result)
             and host.excuse(queued, result)
         ):
             self._frontier.permits.consider(host)  # requested again when the fault has passed

@@ -1,4 +1,4 @@
-"""Callers that fetch on the clocks of a running crawl, as the scheduler knows them."""
+"""Callers that fetch on the clocks of a contact loop, as the loop knows them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crawler.frontier.origin import Origin
 
 
 class Callers(Protocol):
-    """They wait for what only the scheduler learns."""
+    """They wait for what only the loop and its owner learn."""
 
     def settled(self, origins: Iterable[Origin]) -> None:
         """These origins' robots.txt were fetched or parsed."""
@@ -24,5 +24,5 @@ class Callers(Protocol):
         ...
 
     def close(self) -> None:
-        """The crawl ends: no more permits are granted."""
+        """The loop ends: no more permits are granted."""
         ...

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crawler.frontier.origin import Origin
 from crawler.frontier.pace import NEVER
 from crawler.processing.context import CrawlContext
-from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.scheduling.host_leases import HostLeases
 from policies.robots_state import is_due
+
+if TYPE_CHECKING:
+    from crawler.processing.recrawl_planner import RecrawlPlanner
 
 VAIN_MAX: Final = 10_000  # asked for without success and remembered; beyond it they are asked again
 DUE_ORIGINS_MAX: Final = 256  # taken up together

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,12 +12,12 @@ from msgspec import structs
 from crawler.config import Config
 from crawler.frontier.host_queue import PREFETCH, HostQueue
 from crawler.frontier.pace import NEVER
-from crawler.frontier.reasons import Reason, limit_reached
+from crawler.frontier.reasons import READY, Reason, limit_reached
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.scheduling.other_workers import OtherWorkers
-from crawler.scheduling.rejudging import Rejudging
+from policies.holds import FaultOwner
 from policies.scope import ScopeRules, Skip
 from storage.store import HostClock, HostUpdate
 
@@ -27,6 +28,9 @@ FULL_KEPT_MAX = 50_000  # hosts that have had their pages: half a kilobyte each
 FULL_AGAIN_S = 3_600.0  # when those beyond it are looked at again
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make room for others
 ROOM_SHARE = 0.05  # of the time, at most, is spent on looking for them
+# Of a session of callers whose store is shared: hosts not used for this long are released, because
+# other workers may want them.
+UNUSED_S = 5.0
 # Of a worker that shares its crawl:
 CLAIM_FIRST = 8  # hosts claimed by one that holds none; then as many as it holds, if there are
 ELSEWHERE_MAX = 10_000  # hosts that others hold, of which it is known when they were asked for
@@ -41,13 +45,18 @@ class _PutAway(NamedTuple):
 
 class HostLeases:
     """Leases hosts from the store for the frontier, and releases them. runs_forever: the crawl does
-    not end by itself."""
+    not end by itself.
+
+    The store has all that is known of a released host. A session of callers on a store in memory
+    is the exception: there a host is deleted when it is released to make room, to bound the memory
+    of programs that run long. So it stays until its delay is over, and its robots.txt is fetched
+    again first.
+    """
 
     def __init__(
         self,
         crawl: CrawlContext,
         committer: Committer,
-        rejudging: Rejudging,
         others: OtherWorkers,
         *,
         runs_forever: bool,
@@ -57,9 +66,9 @@ class HostLeases:
         self._permits = crawl.frontier.permits
         self._buffer = crawl.frontier.buffer
         self._committer = committer
-        self._rejudging = rejudging
         self._others = others
         self._runs_forever = runs_forever
+        self._callers_only = crawl.frontier.faults is FaultOwner.CALLER
         self._elsewhere: dict[str, float] = {}  # held by other workers: when to ask for them again
         self._hosts_max = HOSTS_HELD_MAX  # after sharing hosts out, until
         self._shared_out_s = NEVER
@@ -122,6 +131,14 @@ class HostLeases:
         self._frontier.want(host)  # it was leased without URLs, but may have some
         return host
 
+    async def hold_for_caller(self, slot: str) -> HostQueue | None:
+        """As `hold`, making room first."""
+        if self.room <= 0 and (released := self._release_spare()) and self._callers_only:
+            await self._committer.flush()
+            for host in released:
+                await self._crawl.store.forget(host.slot)
+        return await self.hold(slot)
+
     async def claim(self) -> None:
         """Lease hosts that have URLs, as far as there is room."""
         frontier = self._frontier
@@ -167,30 +184,23 @@ class HostLeases:
     def release(self, host: HostQueue, *, put_off_s: float | None = None) -> None:
         """Release with the next commit. put_off_s: there is nothing to do at it before, if the
         caller knows."""
-        if put_off_s is None:
+        if put_off_s is None and not self._callers_only:
             put_off_s = self._frontier.waiting.only_closed(host)
         self._frontier.drop(host)
         self._buffer.release(host, put_off_s=NEVER if put_off_s is None else put_off_s)
 
     def make_room(self) -> bool:
-        """Release hosts that do nothing, or that wait long; True if any were. False without a look
-        at them if the last one, which looks at every host in memory, was a short while ago."""
+        """Release hosts that do nothing, or that wait long, those first that callers used least
+        recently; True if any were. False without a look at them if the last one, which looks at
+        every host in memory, was a short while ago."""
+        return bool(self._release_spare())
+
+    def _release_spare(self) -> list[HostQueue]:
         now_s = self._crawl.clock.monotonic()
         if now_s < self.full_until_s:
-            return False
-        spare: list[HostQueue] = []
-        for host in self._permits:
-            if not self._may_leave(host):
-                continue
-            move = self._frontier.waiting.next_move(host)
-            if move is None:
-                if host.held:
-                    continue  # its last outcome is being committed
-                spare.append(host)
-            elif move.at_s is None or move.at_s > now_s + RELEASE_WAIT_S:
-                spare.append(host)
-            if len(spare) == CLAIM_HOSTS:
-                break
+            return []
+        spares = (host for host in self._permits if self._is_spare(host, now_s))
+        spare = list(itertools.islice(spares, CLAIM_HOSTS))
         took_s = self._crawl.clock.monotonic() - now_s
         self.full_until_s = now_s + took_s / ROOM_SHARE
         for host in spare:
@@ -200,7 +210,18 @@ class HostLeases:
                 self.put_away(host)  # a new lease would lead to the same result
             else:  # hosts put away are nobody's to take up
                 self.release(host, put_off_s=now_s + FULL_AGAIN_S)
-        return bool(spare)
+        return spare
+
+    def _is_spare(self, host: HostQueue, now_s: float) -> bool:
+        """Whether it does nothing, or waits long."""
+        if not self._may_leave(host):
+            return False
+        if self._callers_only:
+            return self._is_rested(host)
+        move = self._frontier.waiting.next_move(host)
+        if move is None:
+            return not host.held  # else its last outcome is being committed
+        return move.at_s is None or move.at_s > now_s + RELEASE_WAIT_S
 
     def share(self) -> None:
         """Of a worker that shares its crawl: release hosts with nothing to do, whose new URLs
@@ -236,6 +257,22 @@ class HostLeases:
             self._shared_out_s = self._crawl.clock.monotonic()
             self._hosts_max = len(self._permits)
 
+    def release_unused(self) -> None:
+        """Of a session of callers whose store is shared: release hosts that no caller has used
+        lately."""
+        before_s = self._crawl.clock.monotonic() - UNUSED_S
+        unused = list(itertools.takewhile(lambda host: host.used_s <= before_s, self._permits))
+        for host in unused:
+            if self._may_leave(host) and self._is_rested(host):
+                self.release(host)
+
+    def _is_rested(self, host: HostQueue) -> bool:
+        """Whether it may be contacted now: its delay and the waits for its origins are over."""
+        now_s = self._crawl.clock.monotonic()
+        return self._frontier.waiting.why(host)[1] is READY and all(
+            lost.until_s <= now_s for lost in host.out_of_reach.values()
+        )
+
     def _may_leave(self, host: HostQueue) -> bool:
         """Whether no work is under way at the host."""
         if host.busy or host.unread or host.tickets or host.wanting or host.callers:
@@ -248,10 +285,7 @@ class HostLeases:
 
     def is_judged(self, host: HostQueue) -> bool:
         """Is one of its robots.txt being fetched, or are its pages being judged again?"""
-        return any(
-            origin.in_use or self._rejudging.runs(origin.name)
-            for origin in self._frontier.robots.of(host)
-        )
+        return any(origin.in_use or origin.pinned for origin in self._frontier.robots.of(host))
 
     async def release_all(self) -> None:
         """Release every host; returns when that is committed."""

@@ -47,10 +47,6 @@ class Rejudging:
         self._parser = parser
         self._running: dict[str, bool] = {}  # origin -> it is to be done once more
 
-    def runs(self, name: str) -> bool:
-        """Is this origin being judged again?"""
-        return name in self._running
-
     def repeat(self, name: str) -> None:
         """Restart the judging of this origin if it is under way: its rules have changed."""
         if name in self._running:

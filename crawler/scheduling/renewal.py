@@ -15,7 +15,7 @@ RENEW_EVERY_S: Final = 1.0
 
 
 class Renewal:
-    """Of a crawl or a polite client: renews its session, and with it the deadline until which its
+    """Renews the session of a crawl or of callers, and with it the deadline until which its
     frontier may contact hosts."""
 
     def __init__(self, frontier: Frontier, store: Store, session: int, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""The scheduler: one loop that carries out what the frontier decides."""
+"""The scheduler: runs a crawl to its end, with workers that fetch its pages."""
 
 from __future__ import annotations
 
@@ -10,25 +10,16 @@ from typing import Any, Final, TypeVar, assert_never
 
 from crawler import threads
 from crawler.config import ConfigError
-from crawler.downloading.downloader import Downloader
-from crawler.downloading.robots_fetcher import RobotsFetcher
-from crawler.downloading.robots_parser import RobotsParser
 from crawler.fetching.fetcher import Fetcher
 from crawler.frontier.commands import (
     AddWorkers,
-    BreakOff,
-    Command,
-    Commit,
     ConfigApplied,
     FailOrigin,
-    FetchRobots,
     LookForWork,
-    NextPass,
-    ParseRobots,
     Rejudge,
     RejudgeMarked,
+    WorkCommand,
 )
-from crawler.frontier.origin import Origin
 from crawler.frontier.reasons import Reason
 from crawler.frontier.tickets import FrontierClosedError
 from crawler.processing.committer import Committer
@@ -39,11 +30,9 @@ from crawler.processing.run_limits import FINISH_S, RunLimits
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemaps import Sitemaps
 from crawler.processing.worker import Worker
-from crawler.scheduling.callers import Callers
-from crawler.scheduling.command_loop import commands_of
+from crawler.scheduling.contact_loop import ContactLoop
 from crawler.scheduling.disk_space import DiskSpace
-from crawler.scheduling.due_work import DuePages, DueRobots
-from crawler.scheduling.host_leases import HostLeases
+from crawler.scheduling.due_work import DuePages
 from crawler.scheduling.host_supply import HostSupply
 from crawler.scheduling.lost_memory import until_memory_is_lost
 from crawler.scheduling.marked_origins import MarkedOrigins
@@ -52,10 +41,8 @@ from crawler.scheduling.rejudging import Rejudging
 from crawler.scheduling.shared_crawl import SharedCrawl
 from crawler.scheduling.steering import Steering
 from crawler.scheduling.storage_holds import StorageHolds
-from crawler.scheduling.task_set import TaskSet
-from policies.robots_state import RobotsState, is_due
+from policies.robots_state import RobotsState
 from policies.scope import Scope, Skip
-from policies.url import host_of
 from storage.store import Link
 
 _T = TypeVar("_T")
@@ -81,7 +68,6 @@ class Scheduler:
         self.crawl = crawl
         self.frontier = frontier = crawl.frontier
         config = crawl.config.config
-        self._tasks = TaskSet(frontier.commands)
         self._seen = SeenLinks()
         self._limits = RunLimits(config.crawl, frontier, crawl.clock, self._break_off)
         self.committer = Committer(
@@ -95,39 +81,28 @@ class Scheduler:
             limits=self._limits,
             seen=self._seen,
         )
-        self.downloader = Downloader(frontier, fetcher, crawl.clock, observer=crawl.observer)
-        self._parser = RobotsParser(frontier, crawl.store)
-        self._rejudging = Rejudging(crawl, self.committer, self._parser)
         others = OtherWorkers(shared=crawl.store.shared)
-        self.leases = HostLeases(
-            crawl, self.committer, self._rejudging, others, runs_forever=runs_forever
-        )
         sitemaps = Sitemaps(crawl)
-        self._robots = RobotsFetcher(
-            frontier,
-            self.downloader,
-            self._parser,
-            self.leases,
-            crawl.store,
-            crawl.session,
-            crawl.clock,
-            sitemaps=sitemaps,
+        self.loop = ContactLoop(
+            crawl, fetcher, self.committer, others, sitemaps=sitemaps, runs_forever=runs_forever
         )
-        self._fetches: dict[Origin, asyncio.Task[None]] = {}
+        self._tasks = self.loop.tasks
+        self.downloader = self.loop.downloader
+        self.leases = self.loop.leases
+        self._rejudging = Rejudging(crawl, self.committer, self.loop.parser)
         schedule = RecrawlPlanner(crawl.config, crawl.clock, frontier.robots)
         self._worker = Worker(
             crawl, self.downloader, self.committer, self._limits, schedule, sitemaps, self._seen
         )
         self._workers: set[asyncio.Task[None]] = set()
-        self._due_robots = DueRobots(crawl, self.leases)
         self._due_pages = DuePages(crawl, self.leases, schedule)
         self._marked = MarkedOrigins(
-            crawl, self.committer, self.leases, self._rejudging, self._parser
+            crawl, self.committer, self.leases, self._rejudging, self.loop.parser
         )
         self.supply = HostSupply(
             crawl,
             self.leases,
-            self._due_robots,
+            self.loop.due_robots,
             self._due_pages,
             self._tasks,
             self._worker,
@@ -152,25 +127,12 @@ class Scheduler:
             sources.append(crawl.sinks.troubles)
         self._storage_holds = StorageHolds(frontier.holds, sources)
         self._disk_space = DiskSpace(crawl.config, crawl.clock, frontier.holds)
-        self._running = False
-        self.begun = asyncio.Event()  # `run` has begun, or will not
-        self.callers: Callers | None = None  # who fetch on the clocks of this crawl
 
     # ------------------------------------------------------------ state
 
     @property
     def scope(self) -> Scope:
         return self.crawl.scope
-
-    @property
-    def under_way(self) -> bool:
-        """Whether work may begin: the crawl runs and has not been stopped."""
-        return self._running and not self.frontier.stopping
-
-    @property
-    def tasks(self) -> TaskSet:
-        """The tasks of the crawl; the failure of one ends it."""
-        return self._tasks
 
     @property
     def bounds_pages(self) -> bool:
@@ -208,8 +170,7 @@ class Scheduler:
         async for urls in self.crawl.store.seeds():
             for url in urls:
                 self.add_root(url)
-        self._running = True
-        self.begun.set()
+        self.loop.begin()
         try:
             async with asyncio.TaskGroup() as group:
                 background = [
@@ -226,11 +187,11 @@ class Scheduler:
                 try:
                     await self._crawl(group)
                 finally:
-                    self._close()
+                    self.loop.close()
                 for task in background:
                     task.cancel()
         finally:
-            self._running = False
+            self.loop.running = False
             self._limits.end()
             await self._tasks.cancel()
 
@@ -241,7 +202,7 @@ class Scheduler:
         self._plan_revisits()
         await self.supply.run()
         self.supply.note_waiting()
-        self._close()
+        self.loop.close()
         clock = self.crawl.clock
         late = clock.call_at(clock.monotonic() + FINISH_S, self._break_off)
         try:
@@ -260,12 +221,6 @@ class Scheduler:
         self.downloader.break_off(stopping=True)
         self._worker.break_off()
 
-    def _close(self) -> None:
-        """Begin nothing new; callers find out."""
-        self.frontier.close()
-        if self.callers is not None:
-            self.callers.close()
-
     def add_root(self, url: str) -> None:
         """Scope is relative to it, and the config's headers may be."""
         self.crawl.scope.add_root(url)
@@ -273,7 +228,7 @@ class Scheduler:
 
     def _plan_revisits(self) -> None:
         """Plan revisits of the pages visited before the config asked for any."""
-        if self._due_pages.on and self.under_way:
+        if self._due_pages.on and self.loop.under_way:
             self._tasks.spawn(self._due_pages.plan())
 
     def stop(self) -> None:
@@ -281,7 +236,7 @@ class Scheduler:
         if self.crawl.sinks is not None and not self.frontier.stopping:
             self.crawl.sinks.stop()
         self.frontier.stopping = True
-        self.begun.set()
+        self.loop.begun.set()
         self._set_patience(STOP_PATIENCE_S)
         self.supply.stir()
 
@@ -293,27 +248,16 @@ class Scheduler:
     # ------------------------------------------------------------ the loop
 
     async def _drive(self, group: asyncio.TaskGroup) -> None:
-        commands = commands_of(self.frontier, self.crawl.clock, self._tasks)
-        async with contextlib.aclosing(commands):
+        async with contextlib.aclosing(self.loop.commands()) as commands:
             async for command in commands:
                 self._carry_out(command, group)
 
-    def _carry_out(self, command: Command, group: asyncio.TaskGroup) -> None:
+    def _carry_out(self, command: WorkCommand, group: asyncio.TaskGroup) -> None:
         match command:
-            case Commit():
-                self.committer.begin()
-            case BreakOff():
-                self.downloader.break_off()
             case LookForWork():
                 self.supply.stir()
             case AddWorkers():
                 self._add_workers(group)
-            case NextPass():
-                pass  # the command loop has done it
-            case FetchRobots(origin):
-                self._fetches[origin] = self._tasks.spawn(self._fetch_robots(origin))
-            case ParseRobots(origin):
-                self._fetches[origin] = self._tasks.spawn(self._parse_robots(origin))
             case Rejudge(name):
                 self._tasks.spawn(self._rejudging.all(name))
             case RejudgeMarked():
@@ -330,7 +274,7 @@ class Scheduler:
     def _add_workers(self, group: asyncio.TaskGroup) -> None:
         """As many as permits may be open, beside those whose page waits to be parsed; those too
         many end after their next page."""
-        if not self.under_way:
+        if not self.loop.under_way:
             return
         for _ in range(self._workers_wanted - len(self._workers)):
             worker = group.create_task(self._work())
@@ -352,8 +296,8 @@ class Scheduler:
                 return
             host = permit.host
             await self._worker.use(permit)
-            if self.callers is not None:
-                self.callers.contact_ended(host.slot)
+            if self.loop.callers is not None:
+                self.loop.callers.contact_ended(host.slot)
             if host.full and not (host.busy or host.unread) and self._puts_away:
                 self.leases.put_away(host)
             if not self.frontier.permits.in_flight:
@@ -363,30 +307,10 @@ class Scheduler:
     def _puts_away(self) -> bool:
         """Callers may want a full host, also within a sink, for which the commit waits that would
         bring it back."""
-        return not self.leases.keeps_full and self.callers is None
-
-    async def _fetch_robots(self, origin: Origin) -> None:
-        try:
-            self._settled(await self._robots.refresh(origin))
-        finally:
-            self._fetches.pop(origin, None)
-
-    async def _parse_robots(self, origin: Origin) -> None:
-        try:
-            await self._robots.parse(origin)
-            self._settled([origin])
-        finally:
-            self._fetches.pop(origin, None)
-
-    def _settled(self, origins: Sequence[Origin]) -> None:
-        self._due_robots.settled(origins)
-        if self.callers is not None:
-            self.callers.settled(origins)
+        return not self.leases.keeps_full and self.loop.callers is None
 
     async def _fail_origin(self, lost: FailOrigin) -> None:
         """Its queued URLs fail in bulk; new ones will have it tried again later."""
-        if self.callers is not None:
-            self.callers.gave_up(lost.host.slot)
         await self.committer.flush()
         host = lost.host
         host.let_go(lost.origin)
@@ -424,33 +348,14 @@ class Scheduler:
         return sum(completed.added.values())
 
     async def fetch_robots(self, name: str) -> RobotsState | None:
-        """What is known of an origin's robots.txt, fetched first if it is due, unless another
-        worker holds its host. None: it could not be connected to, or nothing is known. To its end,
-        also when the caller is cancelled."""
-        return await self.whole(lambda: self._fetch_robots_of(name))
-
-    async def _fetch_robots_of(self, name: str) -> RobotsState | None:
-        host = await self.leases.hold(self.frontier.slot_of(host_of(f"{name}/")))
-        if host is None:
-            return await self.crawl.store.robots_get(name)
-        try:
-            origin = await self._parser.load(name, host)
-        except FrontierClosedError:
-            return await self.crawl.store.robots_get(name)
-        if is_due(origin.access, self.crawl.clock.wall()):
-            self.frontier.robots.fetch(origin)
-        while origin.busy:
-            fetch = self._fetches.get(origin)
-            await (asyncio.sleep(0) if fetch is None else asyncio.wait([fetch]))
-        if host.beyond_reach(name, self.crawl.clock.monotonic()) is not None:
-            return origin.access if origin.access.body is not None else None
-        return origin.access
+        """As `ContactLoop.robots_of`, to its end, also when the caller is cancelled."""
+        return await self.whole(lambda: self.loop.robots_of(name))
 
     async def whole(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run `work` to completion even if the caller is cancelled, so that the store and the rules
         in force agree. ConfigError and LookupError are raised to the caller; any other exception
         ends the crawl."""
-        if not self.under_way:
+        if not self.loop.under_way:
             return await work()
 
         async def refused() -> _T | ConfigError | LookupError:

@@ -19,7 +19,6 @@ from crawler.operator_commands import (
     PauseHosts,
     Reload,
     ResumeCrawl,
-    ResumeHosts,
     RetryFailed,
     WidenScope,
 )
@@ -105,7 +104,7 @@ class Steering:
             case HostCommand():
                 async with self._leases.leasing:  # a claim under way may have read the old value
                     yield
-                    self._steer_held(command)
+                    self._frontier.steer(command)
                 self._frontier.may_claim()
             case RetryFailed(host=host, code=code):
                 yield
@@ -154,15 +153,6 @@ class Steering:
     def forget_links(self) -> None:
         """The store may not have them any more."""
         self._seen.clear()
-
-    def _steer_held(self, command: HostCommand) -> None:
-        for slot in command.hosts:
-            if (host := self._permits.get(slot)) is not None:
-                host.steer(**command.setting)
-                if isinstance(command, ResumeHosts):
-                    self._frontier.try_again(host)
-                self._permits.consider(host)
-                self._frontier.buffer.touch(host)  # views show its delay, and its source
 
     def _retry_held(self, host: str | None, code: str | None) -> None:
         """Try origins again that were given up, and do not end for lack of progress before."""

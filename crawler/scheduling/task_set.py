@@ -1,4 +1,4 @@
-"""Short tasks that end by themselves, of a crawl or a polite client: none outlives it, and the
+"""Short tasks that end by themselves, of a crawl or a session: none outlives it, and the
 first failure ends it."""
 
 from __future__ import annotations

@@ -171,12 +171,6 @@ async def _called(call: Callable[[Any], Awaitable[None] | None], value: object) 
 _calling: ContextVar[bool] = ContextVar("_calling", default=False)
 
 
-def in_page_function() -> bool:
-    """Whether this is called by a user's function that was called with a page: a commit waits for
-    it."""
-    return _calling.get()
-
-
 class Sinks(SinkWriter):
     """All sinks and callbacks of a crawl. Pages are queued, and written by `flush`."""
 
@@ -198,6 +192,12 @@ class Sinks(SinkWriter):
     @property
     def any(self) -> bool:
         return bool(self._routes or self._callbacks)
+
+    @property
+    def in_page_function(self) -> bool:
+        """Whether this is called by a user's function that was called with a page: a commit waits
+        for it."""
+        return _calling.get()
 
     @property
     def wants_links(self) -> bool:

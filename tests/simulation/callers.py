@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from crawler.embedding.crawl_gate import gate_of
+from crawler.embedding.caller_gate import gate_of
 from crawler.embedding.request_arguments import read_arguments
 from crawler.embedding.session_requests import LocalRequests
 from crawler.errors import CourtlyError
@@ -45,7 +45,7 @@ class Caller:
     async def _call(self, deed: Deed, done: Done) -> None:
         path, for_s, status, retry_after_s = deed.value
         url = f"http://{deed.host}{path}"
-        requests = LocalRequests(gate_of(self._process.scheduler))
+        requests = LocalRequests(gate_of(self._process.scheduler.loop))
         try:
             if deed.verb.endswith("fetch"):
                 response = await requests.fetch(read_arguments(url, max_wait_s=self._most_s))

@@ -394,10 +394,9 @@ PERMITS: Final = (
     ),
     Mutant(
         "a resumed host is not seated again",
-        "crawler/scheduling/steering.py",
-        "                    self._frontier.try_again(host)\n"
-        "                self._permits.consider(host)",
-        "                    self._frontier.try_again(host)",
+        "crawler/frontier/frontier.py",
+        "                    self.try_again(host)\n                self.permits.consider(host)",
+        "                    self.try_again(host)",
     ),
     Mutant(
         "an outage never ends",

@@ -20,8 +20,8 @@ from crawler.daemon.api.caller_limits import BUSY_S, Limit, Room
 from crawler.daemon.api.lent_permits import LentPermits
 from crawler.daemon.problem import Problem
 from crawler.embedding.caller import Caller
+from crawler.embedding.caller_gate import gate_of
 from crawler.embedding.caller_verdicts import canonical_url
-from crawler.embedding.crawl_gate import gate_of
 from crawler.embedding.error_documents import document_of
 from crawler.embedding.request_arguments import (
     RequestArguments,
@@ -141,7 +141,7 @@ class CallerRequests:
                 unlimited = max_wait_s == WAIT_S_MAX
                 wait_s = WAIT_S_MAX if unlimited else WAIT_S_DEFAULT
                 caller = Caller(client, own=False, wait_s=wait_s)
-                yield LocalRequests(gate_of(self._scheduler), caller=caller)
+                yield LocalRequests(gate_of(self._scheduler.loop), caller=caller)
             except StoreError:
                 raise  # reported like every failure of the database
             except CourtlyError as error:

@@ -55,7 +55,7 @@ class RobotsThroughCrawl:
         known = await self.reader.robots_copy(origin)
         if known is not None and not is_due(known, self.clock.wall()):
             return known
-        if not self.scheduler.under_way:
+        if not self.scheduler.loop.under_way:
             raise Problem(503, "the crawl is starting or stopping", retry_after_s=1.0)
         with self._room.taken(acting_client()):
             return await self.scheduler.fetch_robots(origin)

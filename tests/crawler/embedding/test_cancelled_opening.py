@@ -18,7 +18,7 @@ from crawler.app import open_crawl
 from crawler.clock import RealClock
 from crawler.config import Config, from_dict
 from crawler.databases import open_store
-from crawler.embedding.embed import polite_client
+from crawler.embedding.embed import caller_gate
 from crawler.embedding.running import running
 from crawler.offline_control import execute_in_database
 from crawler.operator_commands import AddSeeds, RetryFailed
@@ -97,7 +97,7 @@ OPENED: dict[str, Callable[[Path], AbstractAsyncContextManager[object]]] = {
     ),
     "session with a network": lambda path: PoliteSession(user_agent=AGENT, db=path),
     "middleware": lambda path: Politeness(user_agent=AGENT, db=path),
-    "client": lambda path: polite_client(
+    "client": lambda path: caller_gate(
         config_of(path), db=path, clock=None, fetcher=None, name="session"
     ),
     "crawl": lambda path: running(config_of(path), db=path, clock=None, fetcher=None),

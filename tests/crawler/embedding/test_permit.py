@@ -12,7 +12,7 @@ import pytest
 from multidict import CIMultiDict
 from yarl import URL
 
-from crawler.embedding.polite_client import PoliteClient
+from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.session import PoliteSession
 from crawler.errors import (
     CourtlyError,
@@ -47,20 +47,19 @@ def opened(clock: JumpClock, answers: Any = ROBOTS, **sections: Mapping[str, obj
 
 def assert_at_rest(session: PoliteSession) -> None:
     client = session._client.get()
-    assert isinstance(client, PoliteClient)
+    assert isinstance(client, CallerGate)
     assert client.frontier.permits.in_flight == 0
     assert not client.downloader.urls
-    for line in client._lines:
-        assert not line.places
-        assert not line.lent_to
-        assert line.users == line.host.busy == line.host.pace.contacts_open == 0
+    assert not client._lines
+    for host in client.frontier.permits:
+        assert host.callers == host.busy == host.pace.contacts_open == 0
 
 
 def host_of(session: PoliteSession) -> Any:
     client = session._client.get()
-    assert isinstance(client, PoliteClient)
-    (line,) = client._lines
-    return line.host
+    assert isinstance(client, CallerGate)
+    (host,) = client.frontier.permits
+    return host
 
 
 # ---------------------------------------------------------------- the wait and the contact

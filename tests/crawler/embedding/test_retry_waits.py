@@ -140,8 +140,8 @@ async def test_backoffs_retries_and_pauses_are_logged(
         clock, lambda request: text("") if "robots" in request.url else replies.pop(0)
     ) as session:
         await session.get(f"{A}/")
-        (line,) = session._client.get()._lines
-        line.host.steer(paused=True)
+        (host,) = session._client.get().frontier.permits
+        host.steer(paused=True)
         with pytest.raises(WaitTooLong):
             await session.get(f"{A}/", max_wait_s=100)
     backoff, retry, paused = lines_of(caplog)

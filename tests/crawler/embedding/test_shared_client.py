@@ -1,4 +1,4 @@
-"""The polite client on a store that others share: it waits for hosts that they hold, leaves its
+"""A session of callers on a store that others share: it waits for hosts that they hold, leaves its
 own to them, and contacts nobody without a valid lease."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from crawler.config import from_dict
+from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_waits import WaitLimit
-from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.redirects import _ask
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.operator_commands import SlowHosts, encode
@@ -44,7 +44,7 @@ def answers(request: Request) -> Reply:
     return Reply(body="x", delay_s=25.0) if "slow" in request.url else html("Page")
 
 
-async def get(client: PoliteClient, url: str) -> Answer | Failure:
+async def get(client: CallerGate, url: str) -> Answer | Failure:
     return await _ask(client, Request(url=url), WaitLimit(client.clock), retry=True)
 
 
@@ -88,7 +88,7 @@ async def test_callers_go_on_after_the_lease_was_lost(shared: SharedWorld) -> No
     other = WorkerStore(shared.memory, WorkerClock(shared.clock))
     renewing = asyncio.create_task(keep(other))
     async with shared.session(CONFIG, answers) as client:
-        store = client._renewal._store
+        store = client._loop.crawl.store
         await get(client, "http://a.test/0")
         asked = [asyncio.create_task(get(client, f"http://a.test/{n}")) for n in range(1, 40)]
         await shared.wait(5)
@@ -127,7 +127,7 @@ async def test_a_request_that_may_not_be_sent_waits_for_the_next_permit(
 
 async def test_what_is_broken_off_is_asked_again(shared: SharedWorld) -> None:
     async with shared.session(CONFIG, answers) as client:
-        store = client._renewal._store
+        store = client._loop.crawl.store
         url = "http://a.test/slow"
         asking = asyncio.create_task(
             _ask(client, Request(url=url), WaitLimit(client.clock), retry=True)
@@ -149,7 +149,7 @@ async def test_a_robots_txt_that_is_broken_off_is_asked_for_again(shared: Shared
         return html("Page")
 
     async with shared.session(CONFIG, slow_robots) as client:
-        store = client._renewal._store
+        store = client._loop.crawl.store
         asking = asyncio.create_task(get(client, "http://a.test/"))
         await shared.wait(3)
         store.reachable.clear()  # type: ignore[attr-defined]

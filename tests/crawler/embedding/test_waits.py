@@ -191,14 +191,14 @@ async def test_a_paused_host_is_waited_for_until_the_time_has_passed(clock: Jump
     async with opened(clock, {}) as session:
         await session.robots(f"{A}/")
         client = session._client.get()
-        (line,) = client._lines
-        line.host.steer(paused=True)
+        (host,) = client.frontier.permits
+        host.steer(paused=True)
         began_s = clock.monotonic()
         with pytest.raises(WaitTooLong, match="paused by an operator") as caught:
             await session.get(f"{A}/a", max_wait_s=7)
         assert clock.monotonic() - began_s == pytest.approx(7)
         assert caught.value.until is None
-        line.host.steer(paused=False)
+        host.steer(paused=False)
         assert_at_rest(session)
 
 

@@ -36,6 +36,6 @@ def assert_at_rest(session: Any) -> None:
     assert client.frontier.permits.directed == 0
     assert not client.waits._limited
     assert not client.waits._pauses
-    for line in client._lines:
-        assert not line.places
-        assert line.users == line.host.busy == 0
+    assert not client._lines
+    for host in client.frontier.permits:
+        assert host.callers == host.busy == 0

@@ -4,20 +4,23 @@ killed, and be cut off from the store."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import structs
 
 from crawler.config import Config, from_dict
-from crawler.embedding.polite_client import PoliteClient
+from crawler.embedding.caller_gate import CallerGate, gate_of
 from crawler.processing.context import crawl_context
+from crawler.scheduling.caller_session import CallerSession
 from crawler.scheduling.scheduler import Scheduler
 from crawler.scheduling.seeding import seed_link
 from crawler.steering.control import Control, ReloadSource
 from crawler.testing import Answers, FakeFetcher, JumpClock, LoggedRequest
+from policies.holds import FaultOwner
 from storage.sqlite import MemoryStore
 from storage.store import (
     Batch,
@@ -411,12 +414,21 @@ class SharedWorld:
         task.add_done_callback(over)
         return worker
 
-    def session(self, config: Config, answers: Answers) -> PoliteClient:
-        """A polite client on the same store."""
+    @contextlib.asynccontextmanager
+    async def session(self, config: Config, answers: Answers) -> AsyncIterator[CallerGate]:
+        """A session of callers on the same store."""
         clock = WorkerClock(self.clock)
         store: Any = WorkerStore(self.memory, clock)
         fetcher = FakeFetcher(clock, answers)
-        return PoliteClient(config, store=store, session=store.number, clock=clock, fetcher=fetcher)
+        context = crawl_context(
+            config,
+            store=store,
+            session=store.number,
+            clock=clock,
+            faults=FaultOwner.CALLER,
+        )
+        async with CallerSession(context, fetcher) as loop:
+            yield gate_of(loop)
 
     async def wait(self, for_s: float) -> None:
         await self.clock.sleep_until(self.clock.monotonic() + for_s)

@@ -16,7 +16,7 @@ from crawler.daemon.api.caller_limits import Limit, Room
 from crawler.daemon.http.accounts import account
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.problem import Problem
-from crawler.embedding.caller_lines import HostLine, Place
+from crawler.embedding.host_line import HostLine, Place
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 from tests.crawler.daemon.conftest import Client, Start
 
@@ -226,8 +226,8 @@ async def test_one_call_of_a_token_is_not_behind_all_of_another(
             await asyncio.sleep(0.1)
             turn = await made.client.post("/api/next-turn", {"url": url}, **of_token("other"))
             assert turn.body["ahead"] == 41
-            gate: Any = made.opened.scheduler.callers
-            places = [one.url for one in gate._get("a.test").places]
+            gate: Any = made.opened.scheduler.loop.callers
+            places = [one.url for one in gate._lines["a.test"].places]
             assert places.index(url) <= 2
             single.cancel()
             await asyncio.gather(single, return_exceptions=True)

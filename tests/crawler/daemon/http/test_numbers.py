@@ -169,7 +169,7 @@ async def test_queries_write_nothing(
         await asyncio.sleep(0.3)  # its last commit
 
         def memory() -> tuple[int, ...]:
-            gate: Any = made.opened.scheduler.callers
+            gate: Any = made.opened.scheduler.loop.callers
             lines = 0 if gate is None else len(gate._lines)
             return len(frontier.permits), len(frontier.robots._origins), lines
 

@@ -1,5 +1,5 @@
-"""The polite client: cancelled callers leave no trace, no host is kept forever, and a broken store
-is reported to everyone."""
+"""The gate: cancelled callers leave no trace, no host is kept forever, and a broken store is
+reported to everyone."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from crawler.config import from_dict
-from crawler.embedding import caller_lines
-from crawler.embedding.embed import polite_client as open_client
-from crawler.embedding.polite_client import PoliteClient
+from crawler.embedding.caller_gate import CallerGate
+from crawler.embedding.embed import caller_gate as open_gate
 from crawler.embedding.session import PoliteSession
 from crawler.errors import CourtlyError, FetchFailed, SessionClosed
 from crawler.fetching.request import Request
 from crawler.frontier import robots_budget
+from crawler.scheduling import host_leases
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, redirect, text
 from policies.retries import FailureCode
 from storage.store import StoreError
@@ -40,24 +40,23 @@ async def clock() -> AsyncIterator[JumpClock]:
 
 def opened(
     clock: JumpClock, fetcher: FakeFetcher, **sections: object
-) -> contextlib.AbstractAsyncContextManager[PoliteClient]:
+) -> contextlib.AbstractAsyncContextManager[CallerGate]:
     config = CONFIG.override(sections) if sections else CONFIG
-    return open_client(config, db=None, clock=clock, fetcher=fetcher, name="test")
+    return open_gate(config, db=None, clock=clock, fetcher=fetcher, name="test")
 
 
-async def get(client: PoliteClient, url: str) -> None:
+async def get(client: CallerGate, url: str) -> None:
     await client.contact(await client.enter(url), Request(url=url))
 
 
-def assert_at_rest(client: PoliteClient) -> None:
+def assert_at_rest(client: CallerGate) -> None:
     permits = client.frontier.permits
     assert permits.in_flight == 0
     assert permits.directed == 0
-    for line in client._lines:
-        assert not line.places
-        assert line.users == 0
-        assert line.host.busy == 0
-        assert all(ticket.done for ticket in line.host.tickets)
+    assert not client._lines
+    for host in permits:
+        assert host.callers == host.busy == 0
+        assert all(ticket.done for ticket in host.tickets)
 
 
 # ---------------------------------------------------------------- cancellation
@@ -105,7 +104,7 @@ async def test_cancelled_at_any_step_a_request_with_a_database_leaves_no_trace(
         async with JumpClock() as clock:
             fetcher = FakeFetcher(clock, {})
             db = tmp_path / f"{steps}.db"
-            async with open_client(
+            async with open_gate(
                 CONFIG, db=db, clock=clock, fetcher=fetcher, name="test"
             ) as client:
                 task = asyncio.create_task(get(client, f"{A}/x"))
@@ -137,25 +136,43 @@ async def test_closing_at_any_step_ends_all_who_wait(clock: JumpClock) -> None:
 async def test_hosts_are_forgotten_once_they_have_rested(
     clock: JumpClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caller_lines, "HOSTS_KEPT_MAX", 10)
+    monkeypatch.setattr(host_leases, "HOSTS_HELD_MAX", 10)
     fetcher = FakeFetcher(clock, {})
     async with opened(clock, fetcher) as client:
         for n in range(60):
             await get(client, f"http://h{n}.test/")
             await clock.sleep_until(clock.monotonic() + 1)
-            assert len(client._lines) <= 12
-            assert len(client.frontier.permits) == len(client._lines)
-        store = client._lines._store
-        assert (await store.stats()).hosts <= 12
-        assert client._lines.get("h59.test") is not None
+            assert len(client.frontier.permits) <= 12
+        assert (await client._loop.crawl.store.stats()).hosts <= 12
+        assert client.frontier.permits.get("h59.test") is not None
         await get(client, "http://h0.test/")
     assert fetcher.log.paths("h0.test") == ["/robots.txt", "/", "/robots.txt", "/"]
+
+
+async def test_the_hosts_forgotten_first_are_those_used_least_recently(
+    clock: JumpClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_leases, "HOSTS_HELD_MAX", 4)
+    monkeypatch.setattr(host_leases, "CLAIM_HOSTS", 1)
+    fetcher = FakeFetcher(clock, {})
+    async with opened(clock, fetcher) as client:
+        for n in range(20):
+            await get(client, f"{A}/{n}")
+            await get(client, f"http://h{n}.test/")
+            await clock.sleep_until(clock.monotonic() + 1)
+        assert {host.slot for host in client.frontier.permits} == {
+            "a.test",
+            "h17.test",
+            "h18.test",
+            "h19.test",
+        }
+    assert fetcher.log.paths("a.test").count("/robots.txt") == 1
 
 
 async def test_hosts_that_rest_or_are_waited_for_are_not_forgotten(
     clock: JumpClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caller_lines, "HOSTS_KEPT_MAX", 3)
+    monkeypatch.setattr(host_leases, "HOSTS_HELD_MAX", 3)
     busy = Reply(status=429, headers={"Retry-After": "5000"})
     fetcher = FakeFetcher(
         clock,
@@ -167,15 +184,15 @@ async def test_hosts_that_rest_or_are_waited_for_are_not_forgotten(
         for n in range(8):
             await get(client, f"http://h{n}.test/")
             await clock.sleep_until(clock.monotonic() + 1)
-        assert client._lines.get("a.test") is not None
+        assert client.frontier.permits.get("a.test") is not None
         assert (await client.next_turn(f"{A}/")).in_s > 4000
         with pytest.raises(FetchFailed):
             await dead
-        assert client._lines.get("dead.test") is not None, "it is on the retry clock"
+        assert client.frontier.permits.get("dead.test") is not None, "it is on the retry clock"
         await clock.sleep_until(clock.monotonic() + 6000)
         for n in range(30):
             await get(client, f"http://h{n}.test/")
-        assert client._lines.get("a.test") is None
+        assert client.frontier.permits.get("a.test") is None
 
 
 async def test_robots_copies_in_memory_are_bounded_in_bytes(
@@ -194,8 +211,8 @@ async def test_robots_copies_in_memory_are_bounded_in_bytes(
             assert 0 < client.frontier.budget.large_bytes <= 100_000
             held = [
                 len(o.access.body or b"")
-                for line in client._lines
-                for o in client.frontier.robots.of(line.host)
+                for host in client.frontier.permits
+                for o in client.frontier.robots.of(host)
             ]
             assert sum(held) <= 100_000
         assert len([one for one in fetcher.log if one.path == "/robots.txt"]) == 40
@@ -204,20 +221,39 @@ async def test_robots_copies_in_memory_are_bounded_in_bytes(
 async def test_a_forgotten_host_keeps_its_clock_in_a_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caller_lines, "HOSTS_KEPT_MAX", 2)
+    monkeypatch.setattr(host_leases, "HOSTS_HELD_MAX", 2)
     async with JumpClock() as clock:
         fetcher = FakeFetcher(clock, {})
         db = tmp_path / "x.db"
-        async with open_client(CONFIG, db=db, clock=clock, fetcher=fetcher, name="test") as client:
+        async with open_gate(CONFIG, db=db, clock=clock, fetcher=fetcher, name="test") as client:
             for n in range(8):
                 await get(client, f"http://h{n}.test/")
                 await clock.sleep_until(clock.monotonic() + 1)
-            assert len(client._lines) < 8
+            assert len(client.frontier.permits) < 8
             await get(client, "http://h0.test/")
             assert fetcher.log.paths("h0.test") == ["/robots.txt", "/", "/"]
 
 
 # ---------------------------------------------------------------- origins and addresses
+
+
+async def test_a_permit_of_a_lost_lease_leaves_the_line_of_the_next_one_alone(
+    clock: JumpClock,
+) -> None:
+    fetcher = FakeFetcher(clock, {})
+    async with opened(clock, fetcher) as client:
+        first = await client.enter(f"{A}/1")
+        client.frontier.drop(first.host)
+        client.frontier.buffer.release(first.host)
+        waiting = [asyncio.create_task(get(client, f"{A}/{n}")) for n in (2, 3)]
+        await clock.sleep_until(clock.monotonic() + 0.01)
+        with client.held(first):
+            waiting.append(asyncio.create_task(get(client, f"{A}/4")))
+            await clock.sleep_until(clock.monotonic() + 0.01)
+            assert (await client.next_turn(f"{A}/5")).ahead == 3
+        client.frontier.permits.give_back(first)
+        await asyncio.gather(*waiting)
+        assert_at_rest(client)
 
 
 async def test_a_dead_port_does_not_hold_up_a_healthy_one_for_long(clock: JumpClock) -> None:
@@ -278,7 +314,7 @@ async def test_a_broken_store_is_told_to_every_caller(clock: JumpClock) -> None:
         async with session:
             await session.get(f"{A}/1")
             client = session._client.get()
-            client._committer._store.complete = full  # type: ignore[method-assign]
+            client._loop.crawl.store.complete = full  # type: ignore[method-assign]
             await session.get(f"{A}/2")
             found = await asyncio.gather(
                 *(session.get(f"{A}/{n}") for n in range(3, 6)), return_exceptions=True
