@@ -219,6 +219,8 @@ class Leases:
         keys: list[Values] = [(key,) for key in ids]
         most = COPIES_PER_LEASE + 1  # origins counted: one more shows that there are more
         rows = [_SlotRow(*row) for row in self._sql.read_many(_SlotShape, "leases", keys, most)]
+        place = {key: n for n, key in enumerate(ids)}
+        rows.sort(key=lambda row: place[row.id])  # they were locked in the order of their ids
         self._sql.many("lease", [(row.id, self.tick(at.now_s)) for row in rows], self._session)
         self._names.forget_bodies()
         for row in rows:
