@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from policies.robots_state import RobotsState
 from storage.columns import CONTACTS_KEPT
@@ -53,67 +53,37 @@ class HeldHost(Struct):
     after: int = 0  # the origin after which prefetching continues, if there are very many
 
 
-class _SlotRow(NamedTuple):
+class _SlotRow(Struct, frozen=True, array_like=True):
+    """A row of the statement `leases`."""
+
     id: int
     name: str
     epoch: int
-    clean: int
+    ring: int
     lease: int | None
     stamp: int
     boot: int | None
     uptime_s: float | None
-    rest_s: float  # from the stamp on, as the next one
-    backoff_s: float | None
-    delay_s: float
-    delay_source: str
-    latency_s: float | None
-    backoff_level: int
-    denials: int
-    connect_failures: int
-    contacts: int
-    smallest_rest_s: float | None
-    peak_concurrency: int
-    breaches: int
-    unproven: int
-    ring: int
-    rested_s: float | None  # before the stamp
+    clean: int
     paused: int
     slow_s: float | None
     visited: int
     body_bytes: int
     origins: int
-    backoff_status: int | None
+    stored: HostClock  # as of the stamp
 
     def clock(self, at: Moment) -> HostClock:
         """Its clock now. Only time that is proven to have passed since the stamp counts."""
-        passed_s = at.passed_s(self.stamp, self.boot, self.uptime_s)
-        backoff_s = self.backoff_s or 0.0
-        return HostClock(
-            next_in_s=_wait_s(self.rest_s - passed_s),
-            rested_s=None if self.rested_s is None else self.rested_s + passed_s,
-            delay_s=min(self.delay_s, WAIT_S_MAX),
-            delay_source=self.delay_source,
-            latency_s=self.latency_s,
-            backoff_level=self.backoff_level,
-            backoff_in_s=_wait_s(backoff_s - passed_s),
-            denials=self.denials,
-            connect_failures=self.connect_failures,
-            contacts=self.contacts,
-            smallest_rest_s=self.smallest_rest_s,
-            peak_concurrency=self.peak_concurrency,
-            breaches=self.breaches,
-            unproven=self.unproven,
-            backoff_status=self.backoff_status,
+        stored, passed_s = self.stored, at.passed_s(self.stamp, self.boot, self.uptime_s)
+        return structs.replace(
+            stored,
+            next_in_s=_wait_s(stored.next_in_s - passed_s),
+            rested_s=None if stored.rested_s is None else stored.rested_s + passed_s,
+            delay_s=min(stored.delay_s, WAIT_S_MAX),
+            backoff_in_s=_wait_s(stored.backoff_in_s - passed_s),
         )
 
 
-_SlotShape = list[
-    tuple[
-        int, str, int, int, int | None, int, int | None, float | None, float, float | None, float,
-        str, float | None, int, int, int, int, float | None, int, int, int, int, float | None, int,
-        float | None, int, int, int, int | None,
-    ]
-]  # fmt: skip
 _Offer = tuple[tuple[float, int, int, int], Queued]
 _OfferShape = tuple[
     int, str, int, float, int, int, int, int, ListingShape | None, str | None, str | None,
@@ -197,8 +167,7 @@ class Leases:
         if not found:
             return None
         keys: list[Values] = [(key,) for _, key in found]
-        rows = self._sql.read_many(_SlotShape, "leases", keys, 1)
-        for row in map(_SlotRow._make, rows):
+        for row in self._sql.read_many(list[_SlotRow], "leases", keys, 1):
             if row.lease is None:
                 slow_s = None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX)
                 return Glance(clock=row.clock(at), paused=bool(row.paused), slow_s=slow_s)
@@ -218,7 +187,7 @@ class Leases:
             return []  # it was ended, and will learn so
         keys: list[Values] = [(key,) for key in ids]
         most = COPIES_PER_LEASE + 1  # origins counted: one more shows that there are more
-        rows = [_SlotRow(*row) for row in self._sql.read_many(_SlotShape, "leases", keys, most)]
+        rows = self._sql.read_many(list[_SlotRow], "leases", keys, most)
         place = {key: n for n, key in enumerate(ids)}
         rows.sort(key=lambda row: place[row.id])  # they were locked in the order of their ids
         self._sql.many("lease", [(row.id, self.tick(at.now_s)) for row in rows], self._session)
@@ -297,17 +266,12 @@ class Leases:
                 )
                 for n, c in enumerate(new)
             ]  # fmt: skip
+            stored = _stored(clock)
             clocks[held.id] = (
                 held.id, now_s + _wait_s(clock.next_in_s),
-                now_s + min(clock.backoff_in_s, WAIT_S_MAX) if clock.backoff_in_s > 0 else None,
-                _wait_s(clock.delay_s),
-                clock.delay_source, _bounded(clock.latency_s), clock.backoff_level, clock.denials,
-                clock.connect_failures, clock.contacts, _bounded(clock.smallest_rest_s),
-                clock.peak_concurrency, clock.breaches, held.ring,
-                None if (rested_s := _bounded(clock.rested_s)) is None else now_s - rested_s,
-                clock.backoff_status, _wait_s(clock.next_in_s),
-                min(clock.backoff_in_s, WAIT_S_MAX) if clock.backoff_in_s > 0 else None,
-                _bounded(clock.rested_s), clock.unproven, *tally.of_slot(held.id),
+                now_s + stored.backoff_in_s if stored.backoff_in_s > 0 else None, held.ring,
+                None if stored.rested_s is None else now_s - stored.rested_s,
+                *structs.astuple(stored), *tally.of_slot(held.id),
             )  # fmt: skip
             if update.release:
                 released.append(held.id)
@@ -402,6 +366,19 @@ class Leases:
                 next_revisit_in_s=0.0 if len(due) > room.due else next_revisit_in_s,
             )
         return hands
+
+
+def _stored(clock: HostClock) -> HostClock:
+    """Return a clock with bounded numbers, which JSON can return."""
+    return structs.replace(
+        clock,
+        next_in_s=_wait_s(clock.next_in_s),
+        rested_s=_bounded(clock.rested_s),
+        delay_s=_wait_s(clock.delay_s),
+        latency_s=_bounded(clock.latency_s),
+        backoff_in_s=min(clock.backoff_in_s, WAIT_S_MAX) if clock.backoff_in_s > 0 else 0.0,
+        smallest_rest_s=_bounded(clock.smallest_rest_s),
+    )
 
 
 def _wait_s(asked_s: float) -> float:

@@ -1,6 +1,6 @@
 """What the engine asks of a database: named statements, and ids for new rows.
 
-Each engine has a statement of every name; `storage.engine.sql_source` describes where. One that
+Each engine has a statement of every name; `storage.sql_source` describes where. One that
 begins with a row of VALUES (SQLite), or takes one array per column (PostgreSQL), runs for many rows
 in one execution.
 """

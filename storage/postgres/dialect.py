@@ -1,4 +1,4 @@
-"""The shared SQL in the words of PostgreSQL; see `storage.engine.sql_source`."""
+"""The shared SQL in the words of PostgreSQL; see `storage.sql_source`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from storage.engine.sql_source import PARAMETER, change_calls, rows_of
+from storage.sql_source import PARAMETER, change_calls, rows_of
 
 name: Final = "postgres"
 folder: Final = Path(__file__).parent / "sql"

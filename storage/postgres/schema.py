@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import asyncpg
 
-from storage.engine.sql_source import read_script, shared_script
 from storage.location import ServerLocation
 from storage.postgres import dialect, errors
 from storage.postgres.pooler import check_pooler
 from storage.postgres.statements import SCRIPTS
+from storage.sql_source import read_script, shared_script
 
 # Versions before the first were never released.
 FIRST_VERSION: Final = 4

@@ -17,11 +17,11 @@ from typing import Any, Final, Literal, TypeVar
 import asyncpg
 import msgspec
 
-from storage.engine.sql_source import statements_of
 from storage.engine.statements import Parameter, TransactionConflict, Value, Values
 from storage.postgres import dialect
 from storage.postgres.errors import ends_connection
 from storage.postgres.named_values import with_numbers
+from storage.sql_source import statements_of
 
 T = TypeVar("T")
 

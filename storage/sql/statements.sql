@@ -1,4 +1,4 @@
--- Named statements of both engines: storage/engine/sql_source.py describes the words that are not
+-- Named statements of both engines: storage/sql_source.py describes the words that are not
 -- SQL. Those of one engine are in storage/sqlite/sql and storage/postgres/sql.
 -- Much is read as one JSON value: every row fetched from the store's thread costs a contest for the
 -- interpreter's lock with a busy event loop, and so does every statement.
@@ -457,23 +457,23 @@ AND slots.ready_at <> greatest(slots.next_at, coalesce(slots.backoff_until, slot
 -- new tick: whoever has seen it, or a later one, knows that these clocks were stored before.
 -- name: wind_slots
 WITH v (
-  id bigint, next_at double precision, backoff_until double precision, delay_s double precision,
-  delay_source text, latency_s double precision, backoff_level bigint, denials bigint,
-  connect_failures bigint, contacts bigint, smallest_rest_s double precision,
-  peak_concurrency bigint, breaches bigint, ring bigint, ended_at double precision,
-  backoff_status bigint, rest_s double precision, backoff_s double precision,
-  rested_s double precision, unproven bigint, queued bigint, visited bigint, blocked bigint,
-  failed bigint, body_bytes bigint
+  id bigint, next_at double precision, backoff_until double precision, ring bigint,
+  ended_at double precision,
+  rest_s double precision, rested_s double precision, delay_s double precision, delay_source text,
+  latency_s double precision, backoff_level bigint, backoff_s double precision, denials bigint,
+  connect_failures bigint, backoff_status bigint, contacts bigint,
+  smallest_rest_s double precision, peak_concurrency bigint, breaches bigint, unproven bigint,
+  queued bigint, visited bigint, blocked bigint, failed bigint, body_bytes bigint
 ) AS ROWS
 UPDATE slots SET
-  next_at = v.next_at, backoff_until = v.backoff_until, delay_s = v.delay_s,
+  next_at = v.next_at, backoff_until = v.backoff_until, ring = v.ring,
+  ended_at = coalesce(v.ended_at, slots.ended_at),
+  rest_s = v.rest_s, rested_s = coalesce(v.rested_s, slots.rested_s), delay_s = v.delay_s,
   delay_source = v.delay_source, latency_s = v.latency_s, backoff_level = v.backoff_level,
-  denials = v.denials, connect_failures = v.connect_failures, contacts = v.contacts,
-  smallest_rest_s = v.smallest_rest_s, peak_concurrency = v.peak_concurrency,
-  breaches = v.breaches, ring = v.ring, ended_at = coalesce(v.ended_at, slots.ended_at),
-  backoff_status = v.backoff_status,
-  rest_s = v.rest_s, backoff_s = v.backoff_s, rested_s = coalesce(v.rested_s, slots.rested_s),
-  unproven = v.unproven, boot = $1::bigint, uptime_s = $2::double precision,
+  backoff_s = v.backoff_s, denials = v.denials, connect_failures = v.connect_failures,
+  backoff_status = v.backoff_status, contacts = v.contacts, smallest_rest_s = v.smallest_rest_s,
+  peak_concurrency = v.peak_concurrency, breaches = v.breaches, unproven = v.unproven,
+  boot = $1::bigint, uptime_s = $2::double precision,
   stamp = {sqlite: $3::bigint}{postgres: (SELECT nextval('ticks'))},
   queued = slots.queued + v.queued, visited = slots.visited + v.visited,
   blocked = slots.blocked + v.blocked, failed = slots.failed + v.failed,
@@ -555,22 +555,22 @@ SELECT json_rows(id) FROM (
   ORDER BY s.ready_at, s.served, s.id LIMIT $2::bigint {postgres: FOR NO KEY UPDATE SKIP LOCKED}
 ) AS q;
 
--- Of free hosts, where there are several workers, which it locks. Numbers are bounded, because JSON
--- has no infinity.
+-- Of free hosts, where there are several workers, which it locks. The waits are as of the stamp.
+-- Numbers are bounded, because JSON has no infinity.
 -- name: leases
 WITH v (id bigint) AS ROWS
 SELECT json_rows(json_array(
-  s.id, s.name, s.epoch,
+  s.id, s.name, s.epoch, s.ring, s.lease, s.stamp, s.boot, s.uptime_s,
   CASE WHEN s.clean = 1 AND (s.stamp > c.distrusted {sqlite: OR s.contacts = 0}) THEN 1 ELSE 0 END,
-  s.lease, s.stamp, s.boot, s.uptime_s, least(s.rest_s, 1e12),
-  CASE WHEN s.backoff_s IS NOT NULL THEN least(s.backoff_s, 1e12) END,
-  least(s.delay_s, 1e12), s.delay_source,
-  CASE WHEN s.latency_s IS NOT NULL THEN least(s.latency_s, 1e12) END, s.backoff_level, s.denials,
-  s.connect_failures, s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.unproven,
-  s.ring, CASE WHEN s.rested_s IS NOT NULL THEN least(s.rested_s, 1e12) END, s.paused,
-  CASE WHEN s.slow_s IS NOT NULL THEN least(s.slow_s, 1e12) END, s.visited, s.body_bytes,
+  s.paused, CASE WHEN s.slow_s IS NOT NULL THEN least(s.slow_s, 1e12) END, s.visited, s.body_bytes,
   (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT $1::bigint) AS q),
-  s.backoff_status
+  json_array(
+    least(s.rest_s, 1e12), CASE WHEN s.rested_s IS NOT NULL THEN least(s.rested_s, 1e12) END,
+    least(s.delay_s, 1e12), s.delay_source,
+    CASE WHEN s.latency_s IS NOT NULL THEN least(s.latency_s, 1e12) END, s.backoff_level,
+    least(coalesce(s.backoff_s, 0.0), 1e12), s.denials, s.connect_failures, s.backoff_status,
+    s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.unproven
+  )
 ))
 FROM (
   SELECT s.* FROM v CROSS JOIN slots AS s ON s.id = v.id

@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from storage.engine.sql_source import read_script, shared_script
 from storage.safe_files import FILE_MODE, open_exclusive, real_path
+from storage.sql_source import read_script, shared_script
 from storage.sqlite import dialect
 from storage.sqlite.file_lock import is_held_here
 from storage.sqlite.lasting_locks import LockedConnection

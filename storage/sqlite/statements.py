@@ -18,8 +18,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from storage.engine.sql_source import statements_of
 from storage.engine.statements import Parameter, Value, Values
+from storage.sql_source import statements_of
 from storage.sqlite import dialect
 
 T = TypeVar("T")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.engine import sql_source
-from storage.engine.sql_source import SHARED, read_script, statements_of
+from storage import sql_source
 from storage.postgres import dialect as postgres
 from storage.postgres.statements import statements as postgres_statements
+from storage.sql_source import SHARED, read_script, statements_of
 from storage.sqlite import dialect as sqlite
 from storage.sqlite.statements import statements as sqlite_statements
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-SHARED: Final = Path(__file__).parents[1] / "sql"  # importlib.resources is slow to import
+SHARED: Final = Path(__file__).parent / "sql"  # importlib.resources is slow to import
 
 PARAMETER: Final = re.compile(r"\$(\d+)::(double precision|\w+)")
 _NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- |\Z)", re.MULTILINE | re.DOTALL)
