@@ -1,121 +1,90 @@
-"""The `Reader` protocol: reading a store, beside a crawl or after it."""
+"""Looking at a database, beside the crawl that writes it or after it."""
 
 from __future__ import annotations
 
-import enum
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Protocol
-
-from msgspec import Struct
+import zlib
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
+from math import inf
+from types import TracebackType
+from typing import Self
 
 from policies.robots_state import RobotsState
+from storage.columns import REPORTS, check_view
+from storage.engine import (
+    blocked_groups,
+    history_table,
+    next_urls,
+    operator_work,
+    page_queries,
+    queue_query,
+    row_lookup,
+    url_pages,
+)
+from storage.engine.counters import stored_stats
+from storage.engine.databases import ReadDatabase
+from storage.engine.link_table import some_seeds
+from storage.engine.robots_copies import read_copy, read_earlier_copy
+from storage.engine.statements import Statements
+from storage.engine.view_rows import ROWS_AT_ONCE, ViewRows
 from storage.history import History
+from storage.paging import findable
+from storage.read_records import (
+    BlockedGroups,
+    EarlierCopy,
+    HostsHeld,
+    Row,
+    RowPage,
+    Stats,
+    UrlFilter,
+)
+from storage.store_errors import StoreError
 
 
-class Stats(Struct, frozen=True, kw_only=True):
-    """Row counts of the views, the sum of body bytes, and how often the database was found to have
-    gone back in time, the last time at `returned_at` (Unix seconds by the server's clock)."""
-
-    visited: int
-    blocked: int
-    failed: int
-    queued: int
-    hosts: int
-    body_bytes: int
-    returns: int = 0
-    returned_at: float | None = None
-
-
-Row = Mapping[str, object]  # one row of a view, by column name
-
-
-class StoredReason(enum.StrEnum):
-    """What a host with queued URLs waits for, as far as its row tells."""
-
-    READY = "ready"  # nothing
-    DELAY = "delay"  # its next contact: a politeness delay, or a visit window
-    BACKOFF = "backoff"
-    PAUSED = "paused"  # by an operator
-    UNREACHABLE = "unreachable"  # it could not be connected to
-    LATER = "later"  # retries that are not due, or a robots.txt that could not be fetched
-
-
-class UrlList(enum.StrEnum):
-    """A list of URLs: a view."""
-
-    QUEUED = "queued"
-    FAILED = "failed"
-    VISITED = "visited"
-
-
-class UrlFilter(Struct, frozen=True, kw_only=True):
-    """Which URLs a page contains. `code` applies to failed URLs, `status` to visited ones."""
-
-    state: UrlList
-    host: str | None = None
-    text: str = ""  # contained in the URL, ignoring case in A to Z
-    code: str = ""  # with which they failed
-    status: int | None = None
-
-
-class HostsHeld(Struct, frozen=True, kw_only=True):
-    """Hosts whose queued URLs wait for the same: those whose rows tell one of the `stored` reasons,
-    except the `others`, and the `named` ones. Hosts in memory are in one of the last two."""
-
-    stored: Sequence[StoredReason]
-    named: Sequence[str] = ()
-    others: Sequence[str] = ()
-
-
-class EarlierCopy(Struct, frozen=True, kw_only=True):
-    """A robots.txt that applied until another answer came, at `replaced_at`. It was last fetched or
-    confirmed at `copy_at` (None: not known). Times in Unix seconds."""
-
-    body: bytes
-    copy_at: float | None
-    replaced_at: float
-
-
-class BlockedGroups(Struct, frozen=True, kw_only=True):
-    """Blocked URLs by host, reason and rule. Each row has `host`, `reason`, `rule`, `line` and
-    `robots_url` (None if there are several, or none), `urls` (how many), and `last_at` (Unix
-    seconds: when the last one was blocked). more: there are further groups. complete: all blocked
-    URLs were looked at, and not just some 100,000 of them."""
-
-    rows: Sequence[Row]
-    more: bool
-    complete: bool
-
-
-class RowPage(Struct, frozen=True, kw_only=True):
-    """Some rows of a view. `after` requests the next page; None: this is the last one."""
-
-    rows: Sequence[Row]
-    after: str | None
-
-
-class Reader(Protocol):
+class Reader:
     """Reads without changing anything, also while a crawl writes to the store.
 
     Rows have the columns of `storage.columns.VIEWS`, which docs/database.md describes. A caller
     that does not exhaust a generator must close it (`contextlib.aclosing`) before the reader.
     """
 
+    def __init__(self, database: ReadDatabase) -> None:
+        self._database = database
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._database.open()
+        except BaseException:  # cancelled after it was opened
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
     async def close(self) -> None:
         """Release the store."""
-        ...
+        await self._database.close()
 
     async def stats(self) -> Stats:
         """Return the counts."""
-        ...
+        return await self._database.read(stored_stats)
 
-    def seeds(self) -> AsyncGenerator[Sequence[str], None]:
+    async def seeds(self) -> AsyncGenerator[Sequence[str], None]:
         """As `Store.seeds`."""
-        ...
+        after = 0
+        while some := await self._database.read(partial(some_seeds, after=after)):
+            yield [url for _, url in some]
+            after = some[-1][0]
 
-    async def sessions(self) -> Sequence[str]:
+    async def sessions(self) -> list[str]:
         """Return the names of the latest 20 sessions, newest first."""
-        ...
+        return await self._database.read(lambda sql: sql.read(list[str], "session_names"))
 
     async def workers(self) -> Sequence[Row]:
         """Return the live workers of a shared store, in the order of their `id`; () for others.
@@ -124,11 +93,11 @@ class Reader(Protocol):
         seconds), `seen_s` (seconds since it was last renewed), and `idle`, `hosts`, `in_flight`,
         `pages`, `pages_per_s`, `uncommitted` and `held` of its last WorkerStatus.
         """
-        ...
+        return await self._database.read(row_lookup.workers)
 
     async def paused(self) -> bool:
         """As `Store.paused`."""
-        ...
+        return await self._database.read(operator_work.is_paused)
 
     async def table_sizes(self) -> Sequence[Row]:
         """Return the largest tables of a database on a server, the largest first; () for others.
@@ -136,7 +105,7 @@ class Reader(Protocol):
         Each has `table` (its name), `bytes` (with its indexes), and, as the server estimates them,
         `rows` and `dead_rows`, whose space is reused once the table is vacuumed.
         """
-        ...
+        return await self._database.read(row_lookup.table_sizes)
 
     async def queue_holds(self, now_s: float) -> Sequence[Row]:
         """Return what the queued URLs wait for, by reason; their sum is that of all `queued` of the
@@ -149,15 +118,17 @@ class Reader(Protocol):
         last. `host` is "", or, for a host that a session holds, its name: that session knows more
         about it.
         """
-        ...
+        return await self._database.read(partial(queue_query.queue_holds, now_s=now_s))
 
     async def history(self, *, from_s: float, to_s: float) -> History:
         """Return the history of a span of time (Unix seconds), as `Store.put_history` has written
         it: the steps of all sessions that touch it; the marks in it, those that began before and
         lasted, and the last start, pause or resumption before it."""
-        ...
+        return await self._database.read(
+            partial(history_table.read_history, from_s=from_s, to_s=to_s)
+        )
 
-    def iterate(
+    async def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[Row, None]:
         """Yield the rows of a view in a stable order.
@@ -169,7 +140,37 @@ class Reader(Protocol):
         pages. Raises ValueError for `skipped`, whose rows belong to no host, and for an unknown
         view.
         """
-        ...
+        check_view(view, host)
+        found = ViewRows(view, None if host is None else findable(host))
+        left = inf if limit is None else limit
+        while rows := await self._database.read(partial(_next_rows, found, left)):
+            for row in rows:
+                yield row
+            left -= len(rows)
+
+    async def report(self, kind: str) -> AsyncGenerator[Row, None]:
+        """Yield the rows of a report, with the columns of `storage.columns.REPORTS`.
+
+        - `broken`: URLs that failed or were answered with status 400 or above, each with the pages
+          that link to it, or to a redirect (`via`) that ends there: all pages if links are stored,
+          otherwise the first. A URL without such a page has one row. Rows of a URL are adjacent.
+          `kind` is "link" or a `Rel`.
+        - `malformed`: the rows of that view, ordered by href and reason.
+        - `dangling`: links with a fragment that does not exist on the page at `url`: the fragment,
+          the page with the link, and the target of the link if redirects (`via`) lead from there.
+          Rows of a URL and fragment are adjacent.
+        - `looked`: one row: the number of HTML pages (2xx), and of how many of them each part was
+          extracted (see `Looked`).
+        - `forbidden`: blocked URLs with the pages that link to them, ordered by host and rule.
+        - `duplicates`: pages (2xx) with the same body as another; those of a body are adjacent.
+        """
+        columns = REPORTS[kind]
+        rows = self._database.report(kind)
+        try:
+            async for row in rows:
+                yield dict(zip(columns, row, strict=True))
+        finally:
+            await rows.aclose()
 
     async def hosts_page(
         self,
@@ -196,7 +197,17 @@ class Reader(Protocol):
 
         Raises ValueError for invalid arguments.
         """
-        ...
+        query = page_queries.hosts(
+            search=search,
+            pattern=pattern,
+            state=state,
+            held=held,
+            sort=sort,
+            limit=limit,
+            after=after,
+            now_s=now_s,
+        )
+        return await self._database.read(query.read)
 
     async def blocked_page(
         self,
@@ -215,7 +226,10 @@ class Reader(Protocol):
 
         Raises ValueError as `hosts_page`.
         """
-        ...
+        query = page_queries.blocked(
+            host=host, rule=rule, exact=exact, reason=reason, limit=limit, after=after
+        )
+        return await self._database.read(query.read)
 
     async def blocked_groups(
         self,
@@ -228,18 +242,28 @@ class Reader(Protocol):
     ) -> BlockedGroups:
         """Count blocked URLs by host, reason and rule, the most first; filters as of
         `blocked_page`. Raises ValueError for an invalid limit."""
-        ...
+        return await self._database.read(
+            partial(
+                blocked_groups.blocked_groups,
+                host=host,
+                rule=rule,
+                exact=exact,
+                reason=reason,
+                limit=limit,
+            )
+        )
 
     async def urls_page(self, wanted: UrlFilter, *, limit: int = 100, after: str = "") -> RowPage:
         """Return some rows of the view `wanted.state`, those found last first. A page may have
         fewer than `limit` rows, even none, although another follows: only some thousands of URLs
         are looked through for each. Raises ValueError as `hosts_page`."""
-        ...
+        page = partial(url_pages.urls_page, wanted=wanted, limit=limit, after=after)
+        return await self._database.read(page)
 
-    async def failures_by_code(self) -> Mapping[str, int]:
+    async def failures_by_code(self) -> dict[str, int]:
         """Count the failed URLs by their failure code, the most frequent first; of more than
         200,000, those found last."""
-        ...
+        return await self._database.read(url_pages.failures_by_code)
 
     async def seeds_page(
         self, *, text: str = "", state: str = "", limit: int = 100, after: str = ""
@@ -247,35 +271,22 @@ class Reader(Protocol):
         """Return some seeds with the columns `storage.columns.SEED_COLUMNS`, those added last
         first; otherwise as `urls_page`. `state`: a view, or `sitemap` or `skipped` (out of
         scope)."""
-        ...
+        page = partial(url_pages.seeds_page, text=text, state=state, limit=limit, after=after)
+        return await self._database.read(page)
 
-    async def robots_states(self, hosts: Sequence[str]) -> Mapping[str, str]:
+    async def robots_states(self, hosts: Sequence[str]) -> dict[str, str]:
         """Return the `state` of the view `robots` by host. If a host has several origins, another
         state than "rules" wins. Hosts whose robots.txt was never requested are missing."""
-        ...
+        rows = [(findable(host),) for host in hosts]
+        found = await self._database.read(
+            lambda sql: sql.read_many(list[tuple[str, str | None]], "robots_states", rows)
+        )
+        return {host: state for host, state in found if state is not None}
 
-    async def blocked_lines(self, origin: str, *, limit: int = 100_000) -> Mapping[int, int]:
+    async def blocked_lines(self, origin: str, *, limit: int = 100_000) -> dict[int, int]:
         """Count, for each line of the stored robots.txt of an origin, the URLs that it blocks,
         among the first `limit` blocked URLs."""
-        ...
-
-    def report(self, kind: str) -> AsyncGenerator[Row, None]:
-        """Yield the rows of a report, with the columns of `storage.columns.REPORTS`.
-
-        - `broken`: URLs that failed or were answered with status 400 or above, each with the pages
-          that link to it, or to a redirect (`via`) that ends there: all pages if links are stored,
-          otherwise the first. A URL without such a page has one row. Rows of a URL are adjacent.
-          `kind` is "link" or a `Rel`.
-        - `malformed`: the rows of that view, ordered by href and reason.
-        - `dangling`: links with a fragment that does not exist on the page at `url`: the fragment,
-          the page with the link, and the target of the link if redirects (`via`) lead from there.
-          Rows of a URL and fragment are adjacent.
-        - `looked`: one row: the number of HTML pages (2xx), and of how many of them each part was
-          extracted (see `Looked`).
-        - `forbidden`: blocked URLs with the pages that link to them, ordered by host and rule.
-        - `duplicates`: pages (2xx) with the same body as another; those of a body are adjacent.
-        """
-        ...
+        return await self._database.read(lambda sql: page_queries.blocked_lines(sql, origin, limit))
 
     async def url(self, url: str) -> Row | None:
         """Return all that is stored about a canonical URL; None for an unknown one.
@@ -287,12 +298,15 @@ class Reader(Protocol):
         `skipped`, with a `reason`, for a URL that scope excludes by now (None: only a redirect led
         to it).
         """
-        ...
+        row = await self._database.read(lambda sql: row_lookup.url_of(sql, url))
+        if row == {}:
+            raise StoreError(f"{self._database.name} cannot be used: it is damaged")
+        return row
 
     async def host(self, host: str) -> Row | None:
         """Return the row of `hosts` with `contacts` (the ring, oldest first) and `robots` (its rows
         of that view)."""
-        ...
+        return await self._database.read(lambda sql: row_lookup.host_of(sql, findable(host)))
 
     async def next_urls(self, host: str, *, limit: int = 20, now_s: float) -> Sequence[Row]:
         """Return queued URLs of a host in the order in which they would be leased: those that are
@@ -302,22 +316,38 @@ class Reader(Protocol):
         `attempts`, `error` (of the last one, or None), and `sitemap` (whether it is one). Of a host
         with very many origins, some are left out. Raises ValueError for an invalid limit.
         """
-        ...
+        return await self._database.read(lambda sql: next_urls.next_urls(sql, host, limit, now_s))
 
     async def sampled_urls(self, origin: str, *, limit: int = 200) -> Sequence[str]:
         """Return the queued and visited ones among up to `limit` URLs of an origin, in no order
         that has a meaning. Raises ValueError for an invalid limit."""
-        ...
+        return await self._database.read(lambda sql: url_pages.sampled_urls(sql, origin, limit))
 
     async def robots_copy(self, origin: str) -> RobotsState | None:
         """Return the stored robots state of an origin, with its body."""
-        ...
+
+        def find(sql: Statements) -> RobotsState | None:
+            row = sql.row("copy", findable(origin))
+            return None if row is None else read_copy(row)[1]
+
+        return await self._database.read(find)
 
     async def robots_before(self, origin: str) -> EarlierCopy | None:
         """Return the robots.txt of an origin that applied before the stored one, if there was
         one."""
-        ...
+        row = await self._database.read(lambda sql: sql.row("earlier_copy", findable(origin)))
+        return None if row is None else read_earlier_copy(row)
 
     async def robots_body(self, url: str) -> bytes | None:
         """Return the robots.txt by which a blocked URL was judged, even if replaced since."""
-        ...
+
+        def find(sql: Statements) -> bytes | None:
+            found = row_lookup.find_url(sql, url)
+            row = None if found is None else sql.row("body_of_block", found[0])
+            return zlib.decompress(row[0]) if row and isinstance(row[0], bytes) else None
+
+        return await self._database.read(find)
+
+
+def _next_rows(found: ViewRows, left: float, sql: Statements) -> list[Row]:
+    return found.read(sql, int(min(left, ROWS_AT_ONCE))) if left > 0 else []

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from crawler.steering.host_selection import HostSelection
     from storage.location import Location
-    from storage.reader import RowPage
-    from storage.store import Reader, Row
+    from storage.read_records import RowPage
+    from storage.reader import Reader
+    from storage.store import Row
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
 
     from crawler.config import Config
-    from storage.reader import RowPage
-    from storage.store import Reader, Row
+    from storage.read_records import RowPage
+    from storage.reader import Reader
+    from storage.store import Row
 
 BATCH_SEEDS = 5_000  # per request to a running crawl
 

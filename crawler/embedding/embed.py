@@ -16,7 +16,8 @@ from crawler.embedding.settings import in_database
 from crawler.fetching.fetcher import AiohttpFetcher, Fetcher
 from crawler.observer import Observer
 from storage.location import Location
-from storage.store import Reader, Store
+from storage.reader import Reader
+from storage.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ from policies.robots import RuleSet
 from policies.scope import Scope
 from policies.url import SeedError, parse_seed, without_userinfo
 from storage.history import HistoryCounts, Mark
-from storage.reader import HostsHeld
+from storage.read_records import HostsHeld
 from storage.store import Link, Row, Stats, Store
 from storage.transient_faults import TransientFault
 

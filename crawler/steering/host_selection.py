@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from storage.paging import ROWS_MAX
-from storage.reader import HostsHeld
-from storage.store import Reader
+from storage.read_records import HostsHeld
+from storage.reader import Reader
 
 ALL_HOSTS: Final = "*"
 

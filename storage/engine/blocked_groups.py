@@ -7,7 +7,7 @@ from typing import Final
 from storage.engine.page_queries import origins_of, rule_conditions
 from storage.engine.statements import Parameter, Statements
 from storage.paging import check_limit, findable
-from storage.reader import BlockedGroups
+from storage.read_records import BlockedGroups
 
 GROUPED_MAX: Final = 200_000  # blocked URLs of one query: some 0.1 s
 COLUMNS: Final = ("host", "reason", "rule", "line", "robots_url", "urls", "last_at")

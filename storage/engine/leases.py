@@ -9,12 +9,13 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct, structs
 
+from policies.listing import Listing
 from policies.robots_state import RobotsState
 from storage.columns import CONTACTS_KEPT
 from storage.engine.counters import CounterChanges
 from storage.engine.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.engine.name_ids import NameIds
-from storage.engine.recrawl_plans import ListingShape, RecrawlPlans, listing_of
+from storage.engine.recrawl_plans import RecrawlPlans
 from storage.engine.robots_copies import COPY_BYTES_MAX, read_copy
 from storage.engine.statements import Statements, Values
 from storage.records import WAIT_INSTEAD_S, WAIT_S_MAX
@@ -86,7 +87,7 @@ class _SlotRow(Struct, frozen=True, array_like=True):
 
 _Offer = tuple[tuple[float, int, int, int], Queued]
 _OfferShape = tuple[
-    int, str, int, float, int, int, int, int, ListingShape | None, str | None, str | None,
+    int, str, int, float, int, int, int, int, Listing | None, str | None, str | None,
 ]  # fmt: skip
 _PrefetchShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
 
@@ -115,12 +116,6 @@ class Leases:
     def lose(self) -> None:
         """Hold nothing any more: other sessions have taken the hosts."""
         self._held.clear()
-
-    def void_some(self, session: int, limit: int) -> int:
-        """Free some hosts of a session that has ended; return how many."""
-        slots = self._sql.read(list[int], "void_some", session, limit)
-        self.settle(slots)
-        return len(slots)
 
     def resume(self, session: int) -> None:
         """Read the leases of this session again."""
@@ -155,12 +150,6 @@ class Leases:
 
     # ------------------------------------------------------------ leases
 
-    def claim(self, *, hosts: int, urls_per_host: int, referrers: bool, at: Moment) -> list[Lease]:
-        if hosts <= 0:
-            return []
-        ids = self._sql.read(list[int], "claimable", at.now_s, hosts)
-        return self._lease(ids, urls_per_host, at, referrers=referrers)
-
     def glance(self, slot: str, at: Moment) -> Glance | None:
         """What is stored of a host; None if it is unknown. Writes nothing."""
         found = self._sql.read_many(list[tuple[str, int]], "slot_ids", [(slot,)])
@@ -176,9 +165,9 @@ class Leases:
     def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
         ids = self._names.slots(slots, at.now_s)
         free = [ids[name] for name in dict.fromkeys(slots) if name not in self._held]
-        return {lease.slot: lease for lease in self._lease(free, None, at)}
+        return {lease.slot: lease for lease in self.lease(free, None, at)}
 
-    def _lease(
+    def lease(
         self, ids: Sequence[int], urls: int | None, at: Moment, *, referrers: bool = False
     ) -> list[Lease]:
         if not ids or self._sql.settling:
@@ -325,7 +314,7 @@ class Leases:
                         hops=hops_of(flags), suspect=bool(flags & SUSPECT),
                         requisite=bool(flags & REQUISITE),
                         requisite_depth=requisite_depth_of(flags),
-                        sitemap=bool(flags & SITEMAP), listing=listing_of(listing),
+                        sitemap=bool(flags & SITEMAP), listing=listing,
                         data=data, referrer=referrer,
                     ))
                     for (

@@ -8,7 +8,7 @@ from storage.engine.link_table import SITEMAP
 from storage.engine.page_queries import origins_of
 from storage.engine.statements import Parameter, Statements
 from storage.paging import check_limit, findable
-from storage.reader import Row
+from storage.read_records import Row
 from storage.row_values import number
 
 ORIGINS_MAX: Final = 32  # of one host; another order than theirs is rare

@@ -28,7 +28,7 @@ from storage.paging import (
     sort_of,
     value_of,
 )
-from storage.reader import HostsHeld
+from storage.read_records import HostsHeld
 from storage.store import RowPage
 
 _ORIGINS: Final = (

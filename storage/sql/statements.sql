@@ -277,8 +277,11 @@ SELECT json_rows(json_array(
   (
     SELECT json_rows(json_array(
       q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
-      q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag, q.last_modified,
-      q.declared, json(q.listing), q.looked, q.data, q.referrer, q.content_type
+      json_array(
+        0.0, q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag,
+        q.last_modified, q.declared
+      ),
+      json(q.listing), q.looked, q.data, q.referrer, q.content_type
     ))
     FROM (
       SELECT

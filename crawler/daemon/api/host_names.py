@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crawler.daemon.problem import invalid, unknown_host
 from crawler.explain.explanation import host_named, known_host
-from storage.store import Reader
+from storage.reader import Reader
 
 
 def host_name(text: str) -> str:

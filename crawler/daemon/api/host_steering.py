@@ -27,7 +27,7 @@ from crawler.steering.host_selection import (
 )
 from crawler.steering.queue_holds import QueueReason
 from storage.paging import ROWS_MAX, HostFilter
-from storage.store import Reader
+from storage.reader import Reader
 
 NAMES_SHOWN: Final = 20  # of the hosts in a response and in the log
 

@@ -52,7 +52,8 @@ from crawler.steering.queue_holds import QueueReason
 from crawler.version import __version__
 from policies.url import SeedError, host_of, origin_of
 from storage import paging
-from storage.store import Reader, Row, StoreError
+from storage.reader import Reader
+from storage.store import Row, StoreError
 
 LIMIT_DEFAULT = 100  # rows of a page
 LIMIT_MAX = paging.ROWS_MAX

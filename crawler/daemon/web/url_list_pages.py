@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from crawler.daemon.problem import invalid
 from crawler.daemon.web.rendering import PageHandlers, form_of, link
 from crawler.explain.formatting import counted
-from storage.reader import UrlList
+from storage.read_records import UrlList
 
 URLS_PER_PAGE: Final = 50
 _TITLES: Final = {

@@ -23,7 +23,7 @@ from crawler.embedding.running import running
 from crawler.offline_control import add_seeds, retry_failed
 from crawler.testing import FakeFetcher
 from storage.location import FileLocation
-from storage.sqlite import SqliteReader
+from storage.sqlite import file_reader
 
 AGENT = "bot (+https://example.com/bot)"
 STEPS_MAX = 500
@@ -89,7 +89,7 @@ async def _retry(path: Path) -> Any:
 
 OPENED: dict[str, Callable[[Path], AbstractAsyncContextManager[object]]] = {
     "store": _store,
-    "reader": SqliteReader,
+    "reader": file_reader,
     "living": lambda path: open_crawl(config_of(path), seeds=["https://a.test/"]),
     "session": lambda path: PoliteSession(
         user_agent=AGENT, db=path, fetcher=FakeFetcher(RealClock(), {})

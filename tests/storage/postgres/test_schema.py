@@ -12,7 +12,7 @@ import pytest
 from crawler.databases import database_info
 from storage.database_info import Table
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresReader, schema
+from storage.postgres import schema, server_reader
 from storage.store import StoreError, StoreRefused
 from tests.postgres_server import PostgresServer
 from tests.storage.conftest import server_location
@@ -43,7 +43,7 @@ async def old(
 
 async def test_a_reader_refuses_it(old: tuple[str, ServerLocation]) -> None:
     url, location = old
-    reader = PostgresReader(location)
+    reader = server_reader(location)
     before = schema.SCHEMA_VERSION - 1
     with pytest.raises(
         StoreRefused, match=rf"older courtly \(its schema is {before}, .* a crawl brings"
@@ -74,7 +74,7 @@ async def test_a_database_of_a_development_version_is_refused(crawl_url: str) ->
     sentence = r"made by a development version .* schema is 3.*: start a new database, or use"
     with pytest.raises(StoreRefused, match=sentence):
         await store_at(crawl_url).open_session("a")
-    reader = PostgresReader(server_location(crawl_url))
+    reader = server_reader(server_location(crawl_url))
     with pytest.raises(StoreRefused, match=sentence):
         await reader.stats()
     await reader.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.sqlite import SqliteReader, SqliteStore, schema
+from storage.sqlite import SqliteStore, file_reader, schema
 from storage.sqlite.maintenance import check, info, vacuum
 from storage.store import StoreRefused
 
@@ -70,7 +70,7 @@ def test_a_database_of_an_unknown_version_is_refused_untouched(
     with pytest.raises(StoreRefused, match=sentence):
         asyncio.run(SqliteStore(path, wall=lambda: 1.0).open_session("test"))
     with pytest.raises(StoreRefused, match=sentence):
-        asyncio.run(SqliteReader(path).stats())
+        asyncio.run(file_reader(path).stats())
     for look in (info, check, vacuum):
         with pytest.raises(StoreRefused, match=sentence):
             look(path)
