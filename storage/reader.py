@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncGenerator, Sequence
-from functools import partial
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from functools import partial, update_wrapper
 from math import inf
 from types import TracebackType
-from typing import Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from policies.robots_state import RobotsState
 from storage.columns import REPORTS, check_view
@@ -27,18 +27,23 @@ from storage.engine.link_table import some_seeds
 from storage.engine.robots_copies import read_copy, read_earlier_copy
 from storage.engine.statements import Statements
 from storage.engine.view_rows import ROWS_AT_ONCE, ViewRows
-from storage.history import History
 from storage.paging import findable
-from storage.read_records import (
-    BlockedGroups,
-    EarlierCopy,
-    HostsHeld,
-    Row,
-    RowPage,
-    Stats,
-    UrlFilter,
-)
+from storage.read_records import EarlierCopy, Row
 from storage.store_errors import StoreError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def reading(
+    work: Callable[Concatenate[Statements, P], T],
+) -> Callable[Concatenate[Reader, P], Coroutine[Any, Any, T]]:
+    """A method of `Reader` that runs one function in the database's thread."""
+
+    async def method(self: Reader, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.read(lambda sql: work(sql, *args, **kwargs))
+
+    return update_wrapper(method, work)
 
 
 class Reader:
@@ -71,9 +76,8 @@ class Reader:
         """Release the store."""
         await self._database.close()
 
-    async def stats(self) -> Stats:
-        """Return the counts."""
-        return await self._database.read(stored_stats)
+    stats = reading(stored_stats)
+    """Return the counts."""
 
     async def seeds(self) -> AsyncGenerator[Sequence[str], None]:
         """As `Store.seeds`."""
@@ -86,47 +90,40 @@ class Reader:
         """Return the names of the latest 20 sessions, newest first."""
         return await self._database.read(lambda sql: sql.read(list[str], "session_names"))
 
-    async def workers(self) -> Sequence[Row]:
-        """Return the live workers of a shared store, in the order of their `id`; () for others.
+    workers = reading(row_lookup.workers)
+    """Return the live workers of a shared store, in the order of their `id`; () for others.
 
-        Each has `id` (its session), `name`, `host` (of its machine), `pid`, `began_at` (Unix
-        seconds), `seen_s` (seconds since it was last renewed), and `idle`, `hosts`, `in_flight`,
-        `pages`, `pages_per_s`, `uncommitted` and `held` of its last WorkerStatus.
-        """
-        return await self._database.read(row_lookup.workers)
+    Each has `id` (its session), `name`, `host` (of its machine), `pid`, `began_at` (Unix
+    seconds), `seen_s` (seconds since it was last renewed), and `idle`, `hosts`, `in_flight`,
+    `pages`, `pages_per_s`, `uncommitted` and `held` of its last WorkerStatus.
+    """
 
-    async def paused(self) -> bool:
-        """As `Store.paused`."""
-        return await self._database.read(operator_work.is_paused)
+    paused = reading(operator_work.is_paused)
+    """As `Store.paused`."""
 
-    async def table_sizes(self) -> Sequence[Row]:
-        """Return the largest tables of a database on a server, the largest first; () for others.
+    table_sizes = reading(row_lookup.table_sizes)
+    """Return the largest tables of a database on a server, the largest first; () for others.
 
-        Each has `table` (its name), `bytes` (with its indexes), and, as the server estimates them,
-        `rows` and `dead_rows`, whose space is reused once the table is vacuumed.
-        """
-        return await self._database.read(row_lookup.table_sizes)
+    Each has `table` (its name), `bytes` (with its indexes), and, as the server estimates them,
+    `rows` and `dead_rows`, whose space is reused once the table is vacuumed.
+    """
 
-    async def queue_holds(self, now_s: float) -> Sequence[Row]:
-        """Return what the queued URLs wait for, by reason; their sum is that of all `queued` of the
-        hosts, at one moment. now_s: Unix seconds.
+    queue_holds = reading(queue_query.queue_holds)
+    """Return what the queued URLs wait for, by reason; their sum is that of all `queued` of the
+    hosts, at one moment. now_s: Unix seconds.
 
-        Each row has `reason` (StoredReason), `urls`, `hosts`, `first_at` and `last_at` (Unix
-        seconds: when the first and the last of its hosts may be contacted), and `through_at`: when
-        the slowest would be done if every URL took one request; `visited_hosts`: how many of the
-        hosts have visited URLs; `gone_hosts`: how many of those could not be connected to at
-        last. `host` is "", or, for a host that a session holds, its name: that session knows more
-        about it.
-        """
-        return await self._database.read(partial(queue_query.queue_holds, now_s=now_s))
+    Each row has `reason` (StoredReason), `urls`, `hosts`, `first_at` and `last_at` (Unix
+    seconds: when the first and the last of its hosts may be contacted), and `through_at`: when
+    the slowest would be done if every URL took one request; `visited_hosts`: how many of the
+    hosts have visited URLs; `gone_hosts`: how many of those could not be connected to at
+    last. `host` is "", or, for a host that a session holds, its name: that session knows more
+    about it.
+    """
 
-    async def history(self, *, from_s: float, to_s: float) -> History:
-        """Return the history of a span of time (Unix seconds), as `Store.put_history` has written
-        it: the steps of all sessions that touch it; the marks in it, those that began before and
-        lasted, and the last start, pause or resumption before it."""
-        return await self._database.read(
-            partial(history_table.read_history, from_s=from_s, to_s=to_s)
-        )
+    history = reading(history_table.read_history)
+    """Return the history of a span of time (Unix seconds), as `Store.put_history` has written
+    it: the steps of all sessions that touch it; the marks in it, those that began before and
+    lasted, and the last start, pause or resumption before it."""
 
     async def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
@@ -172,107 +169,47 @@ class Reader:
         finally:
             await rows.aclose()
 
-    async def hosts_page(
-        self,
-        *,
-        search: str = "",
-        pattern: str = "",
-        state: str = "all",
-        held: HostsHeld | None = None,
-        sort: str = "host",
-        limit: int = 100,
-        after: str = "",
-        now_s: float = 0.0,
-    ) -> RowPage:
-        """Return some rows of `hosts`. A host that changes its place in the order between two pages
-        may appear twice, or not at all.
+    hosts_page = reading(page_queries.hosts_page)
+    """Return some rows of `hosts`. A host that changes its place in the order between two pages
+    may appear twice, or not at all.
 
-        search: only hosts whose name contains this, ignoring case.
-        pattern: only hosts whose whole name is like this, in lower case: `*` stands for any
-        characters, and a leading `*.` also covers the name after it.
-        held: only hosts with queued URLs that wait for this, as of `now_s`.
-        state: a `storage.paging.HostFilter`, as of `now_s` (Unix seconds).
-        sort: one of `storage.paging.HOST_SORTS`, after "-" for descending order; then by name.
-        after: from the page before.
+    search: only hosts whose name contains this, ignoring case.
+    pattern: only hosts whose whole name is like this, in lower case: `*` stands for any
+    characters, and a leading `*.` also covers the name after it.
+    held: only hosts with queued URLs that wait for this, as of `now_s`.
+    state: a `storage.paging.HostFilter`, as of `now_s` (Unix seconds).
+    sort: one of `storage.paging.HOST_SORTS`, after "-" for descending order; then by name.
+    after: from the page before.
 
-        Raises ValueError for invalid arguments.
-        """
-        query = page_queries.hosts(
-            search=search,
-            pattern=pattern,
-            state=state,
-            held=held,
-            sort=sort,
-            limit=limit,
-            after=after,
-            now_s=now_s,
-        )
-        return await self._database.read(query.read)
+    Raises ValueError for invalid arguments.
+    """
 
-    async def blocked_page(
-        self,
-        *,
-        host: str | None = None,
-        rule: str = "",
-        exact: bool = False,
-        reason: str = "",
-        limit: int = 100,
-        after: str = "",
-    ) -> RowPage:
-        """Return some rows of `blocked` in a stable order: of one host (as in `iterate`), and with
-        rules that contain `rule` (ignoring case in A to Z).
+    blocked_page = reading(page_queries.blocked_page)
+    """Return some rows of `blocked` in a stable order: of one host (as in `iterate`), and with
+    rules that contain `rule` (ignoring case in A to Z).
 
-        exact: with this rule, or, if it is "", with none. reason: with this `BlockReason` only.
+    exact: with this rule, or, if it is "", with none. reason: with this `BlockReason` only.
 
-        Raises ValueError as `hosts_page`.
-        """
-        query = page_queries.blocked(
-            host=host, rule=rule, exact=exact, reason=reason, limit=limit, after=after
-        )
-        return await self._database.read(query.read)
+    Raises ValueError as `hosts_page`.
+    """
 
-    async def blocked_groups(
-        self,
-        *,
-        host: str | None = None,
-        rule: str = "",
-        exact: bool = False,
-        reason: str = "",
-        limit: int = 100,
-    ) -> BlockedGroups:
-        """Count blocked URLs by host, reason and rule, the most first; filters as of
-        `blocked_page`. Raises ValueError for an invalid limit."""
-        return await self._database.read(
-            partial(
-                blocked_groups.blocked_groups,
-                host=host,
-                rule=rule,
-                exact=exact,
-                reason=reason,
-                limit=limit,
-            )
-        )
+    blocked_groups = reading(blocked_groups.blocked_groups)
+    """Count blocked URLs by host, reason and rule, the most first; filters as of
+    `blocked_page`. Raises ValueError for an invalid limit."""
 
-    async def urls_page(self, wanted: UrlFilter, *, limit: int = 100, after: str = "") -> RowPage:
-        """Return some rows of the view `wanted.state`, those found last first. A page may have
-        fewer than `limit` rows, even none, although another follows: only some thousands of URLs
-        are looked through for each. Raises ValueError as `hosts_page`."""
-        page = partial(url_pages.urls_page, wanted=wanted, limit=limit, after=after)
-        return await self._database.read(page)
+    urls_page = reading(url_pages.urls_page)
+    """Return some rows of the view `wanted.state`, those found last first. A page may have
+    fewer than `limit` rows, even none, although another follows: only some thousands of URLs
+    are looked through for each. Raises ValueError as `hosts_page`."""
 
-    async def failures_by_code(self) -> dict[str, int]:
-        """Count the failed URLs by their failure code, the most frequent first; of more than
-        200,000, those found last."""
-        return await self._database.read(url_pages.failures_by_code)
+    failures_by_code = reading(url_pages.failures_by_code)
+    """Count the failed URLs by their failure code, the most frequent first; of more than
+    200,000, those found last."""
 
-    async def seeds_page(
-        self, *, text: str = "", state: str = "", limit: int = 100, after: str = ""
-    ) -> RowPage:
-        """Return some seeds with the columns `storage.columns.SEED_COLUMNS`, those added last
-        first; otherwise as `urls_page`. `state`: a view, or `sitemap` or `skipped` (out of
-        scope)."""
-        page = partial(url_pages.seeds_page, text=text, state=state, limit=limit, after=after)
-        return await self._database.read(page)
+    seeds_page = reading(url_pages.seeds_page)
+    """Return some seeds with the columns `storage.columns.SEED_COLUMNS`, those added last
+    first; otherwise as `urls_page`. `state`: a view, or `sitemap` or `skipped` (out of
+    scope)."""
 
     async def robots_states(self, hosts: Sequence[str]) -> dict[str, str]:
         """Return the `state` of the view `robots` by host. If a host has several origins, another
@@ -283,10 +220,9 @@ class Reader:
         )
         return {host: state for host, state in found if state is not None}
 
-    async def blocked_lines(self, origin: str, *, limit: int = 100_000) -> dict[int, int]:
-        """Count, for each line of the stored robots.txt of an origin, the URLs that it blocks,
-        among the first `limit` blocked URLs."""
-        return await self._database.read(lambda sql: page_queries.blocked_lines(sql, origin, limit))
+    blocked_lines = reading(page_queries.blocked_lines)
+    """Count, for each line of the stored robots.txt of an origin, the URLs that it blocks,
+    among the first `limit` blocked URLs."""
 
     async def url(self, url: str) -> Row | None:
         """Return all that is stored about a canonical URL; None for an unknown one.
@@ -308,20 +244,18 @@ class Reader:
         of that view)."""
         return await self._database.read(lambda sql: row_lookup.host_of(sql, findable(host)))
 
-    async def next_urls(self, host: str, *, limit: int = 20, now_s: float) -> Sequence[Row]:
-        """Return queued URLs of a host in the order in which they would be leased: those that are
-        due at `now_s` (Unix seconds) by priority, then the others by `due_at`.
+    next_urls = reading(next_urls.next_urls)
+    """Return queued URLs of a host in the order in which they would be leased: those that are
+    due at `now_s` (Unix seconds) by priority, then the others by `due_at`.
 
-        Each row has `id`, `url`, `priority`, `depth`, `due_at` (Unix seconds; None: now),
-        `attempts`, `error` (of the last one, or None), and `sitemap` (whether it is one). Of a host
-        with very many origins, some are left out. Raises ValueError for an invalid limit.
-        """
-        return await self._database.read(lambda sql: next_urls.next_urls(sql, host, limit, now_s))
+    Each row has `id`, `url`, `priority`, `depth`, `due_at` (Unix seconds; None: now),
+    `attempts`, `error` (of the last one, or None), and `sitemap` (whether it is one). Of a host
+    with very many origins, some are left out. Raises ValueError for an invalid limit.
+    """
 
-    async def sampled_urls(self, origin: str, *, limit: int = 200) -> Sequence[str]:
-        """Return the queued and visited ones among up to `limit` URLs of an origin, in no order
-        that has a meaning. Raises ValueError for an invalid limit."""
-        return await self._database.read(lambda sql: url_pages.sampled_urls(sql, origin, limit))
+    sampled_urls = reading(url_pages.sampled_urls)
+    """Return the queued and visited ones among up to `limit` URLs of an origin, in no order
+    that has a meaning. Raises ValueError for an invalid limit."""
 
     async def robots_copy(self, origin: str) -> RobotsState | None:
         """Return the stored robots state of an origin, with its body."""

@@ -31,7 +31,13 @@ _COUNT: Final = f"SELECT count(*) FROM ({_BLOCKS}) AS b"  # noqa: S608 - constan
 
 
 def blocked_groups(
-    sql: Statements, *, host: str | None, rule: str, exact: bool, reason: str, limit: int
+    sql: Statements,
+    *,
+    host: str | None = None,
+    rule: str = "",
+    exact: bool = False,
+    reason: str = "",
+    limit: int = 100,
 ) -> BlockedGroups:
     """As `Reader.blocked_groups`. Raises ValueError for invalid arguments."""
     check_limit(limit)

@@ -35,7 +35,7 @@ _IDS: Final = {
 }
 
 
-def urls_page(sql: Statements, wanted: UrlFilter, *, limit: int, after: str) -> RowPage:
+def urls_page(sql: Statements, wanted: UrlFilter, *, limit: int = 100, after: str = "") -> RowPage:
     """As `Reader.urls_page`. Raises ValueError for invalid arguments."""
     check_limit(limit)
     before = url_place(after, wanted.state) if after else _LARGEST
@@ -124,7 +124,9 @@ _STATES: Final = {
 }
 
 
-def seeds_page(sql: Statements, *, text: str, state: str, limit: int, after: str) -> RowPage:
+def seeds_page(
+    sql: Statements, *, text: str = "", state: str = "", limit: int = 100, after: str = ""
+) -> RowPage:
     """As `Reader.seeds_page`. Raises ValueError for invalid arguments."""
     check_limit(limit)
     before = url_place(after, "seeds") if after else _LARGEST
@@ -166,7 +168,7 @@ _SAMPLE: Final = (
 )
 
 
-def sampled_urls(sql: Statements, origin: str, limit: int) -> list[str]:
+def sampled_urls(sql: Statements, origin: str, *, limit: int = 200) -> list[str]:
     """As `Reader.sampled_urls`. Raises ValueError for an invalid limit."""
     check_limit(limit)
     name = findable(origin)
