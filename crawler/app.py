@@ -25,7 +25,8 @@ from crawler.scheduling.scheduler import Scheduler
 from crawler.scheduling.seeding import check_roots, queue_seeds
 from crawler.steering.control import Control, ReloadSource
 from crawler.steering.summary import Snapshots, summarise
-from storage.store import Reader, Store, StoreError, WorkerStatus
+from storage.reader import Reader
+from storage.store import Store, StoreError, WorkerStatus
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks

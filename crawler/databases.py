@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from crawler.clock import Clock, RealClock
 from storage.location import LEASE_S, FileLocation, Location, ServerLocation
+from storage.reader import Reader
 from storage.safe_files import FILE_MODE
-from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
-from storage.store import Reader, Store, StoreRefused, WorkerStatus
+from storage.sqlite import MemoryStore, SqliteStore, file_reader
+from storage.store import Store, StoreRefused, WorkerStatus
 from storage.timekeeper import machine_uptime
 
 if TYPE_CHECKING:
@@ -29,11 +30,11 @@ PULSE_S: Final = 2.0  # of a copy that waits for workers that died
 def open_reader(location: Location) -> Reader:
     """Open a database for reading, even while a crawl is writing it. Raises StoreRefused."""
     if isinstance(location, FileLocation):
-        return SqliteReader(location.path)
+        return file_reader(location.path)
     _require_asyncpg()
-    from storage.postgres import PostgresReader
+    from storage.postgres import server_reader
 
-    return PostgresReader(location)
+    return server_reader(location)
 
 
 @contextlib.asynccontextmanager

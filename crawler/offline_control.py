@@ -28,8 +28,9 @@ from crawler.operator_commands import (
 )
 from crawler.steering.execution import Announcer, execute
 from crawler.steering.queue_holds import QueueReason
-from storage.reader import HostsHeld
-from storage.store import Link, Reader, Store
+from storage.read_records import HostsHeld
+from storage.reader import Reader
+from storage.store import Link, Store
 
 _T = TypeVar("_T")
 

@@ -24,7 +24,7 @@ class Changefreq(enum.StrEnum):
     NEVER = "never"
 
 
-class Listing(Struct, frozen=True, kw_only=True):
+class Listing(Struct, frozen=True, kw_only=True, array_like=True):
     """lastmod_at: Unix seconds. priority: 0.0 to 1.0, relative to other URLs of the site."""
 
     lastmod_at: float | None = None

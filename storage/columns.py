@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from policies.robots_state import RobotsState
+from storage.sql_source import SHARED, read_script
 from storage.store import UrlState
 
 CONTACTS_KEPT: Final = 50  # per host, for the timeline and the audit
 
+_VIEW: Final = re.compile(r"CREATE VIEW (\w+) AS\s+SELECT\s(.*?)\nFROM ", re.DOTALL)
+_KEYS: Final = frozenset({"id", "place", "target_id"})  # by which a view is read, and not shown
+
+
+def _columns(selected: str) -> tuple[str, ...]:
+    """Return the names of the columns of a view, without its keys."""
+    text = re.sub(r"\{[^}]*\}", "", selected)
+    while text != (text := re.sub(r"\([^()]*\)", "", text)):
+        pass
+    names = [re.findall(r"\w+", column)[-1] for column in text.split(",")]
+    return tuple(name for name in names if name not in _KEYS)
+
+
 VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
-    "visited": (
-        "url", "status", "fetched_at", "content_type", "body_bytes", "elapsed_s", "depth",
-        "referrer", "redirect_url", "title", "indexable", "followable", "archivable",
-        "canonical_url", "body_hash", "usage",
-        "visits", "checked_at", "changed_at", "next_visit_at", "cut",
-    ),
-    "blocked": (
-        "url", "reason", "dialect", "rule", "line", "robots_url", "blocked_at", "withdrawn",
-        "anchor", "referrer",
-    ),
-    "failed": ("url", "error", "attempts", "last_at"),
-    "queued": ("url", "priority", "depth", "due_at", "attempts"),
-    "links": ("source", "target", "anchor", "rel", "kind"),
-    "malformed": ("source", "href", "reason"),
-    "fragments": ("source", "target", "fragment", "found"),
-    "hosts": (
-        "host", "queued", "visited", "blocked", "failed", "body_bytes", "delay_s", "delay_source",
-        "next_at", "paused", "backoff_until", "contacts", "smallest_rest_s", "peak_concurrency",
-        "breaches", "slow_s", "latency_s", "connect_failures", "backoff_status", "unproven",
-    ),
-    "robots": (
-        "origin", "host", "state", "status", "fetched_at", "expires_at", "retry_at", "body_bytes",
-        "failures", "error", "truncated",
-    ),
-    "skipped": ("reason", "count"),
-    "sitemaps": (
-        "url", "kind", "status", "fetched_at", "body_bytes", "urls", "error", "depth", "referrer",
-    ),
-    "listings": ("url", "lastmod_at", "changefreq", "priority"),
-}  # fmt: skip
+    view: _columns(selected) for view, selected in _VIEW.findall(read_script(SHARED / "views.sql"))
+}
 
 SEED_COLUMNS: Final = ("url", "state", "status", "error", "depth", "priority")
 

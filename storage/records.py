@@ -20,10 +20,11 @@ WAIT_S_MAX: Final = 20 * 365 * 86_400.0
 WAIT_INSTEAD_S: Final = 3_600.0  # in place of a wait that is not a number
 
 
-class HostClock(Struct, frozen=True, kw_only=True):
+class HostClock(Struct, frozen=True, kw_only=True, array_like=True):
     """A host's clock and counters, as known to the worker that leases it.
 
-    Every commit that touches the host stores all of it, so that a crash loses none of it.
+    Every commit that touches the host stores all of it, so that a crash loses none of it. The
+    statements `leases` and `wind_slots` list the columns in the order of these fields.
     """
 
     next_in_s: float = 0.0  # until the host may be contacted again

@@ -1,7 +1,7 @@
 """The durable state of one crawl: the `Store` protocol, which every storage engine implements.
 
 The docstrings here are the contract; `tests/storage/contract` holds every engine to it. The values
-that cross it (`storage.url_records`, `storage.records`), the protocol `Reader` and the errors can
+that cross it (`storage.url_records`, `storage.records`, `storage.read_records`) and the errors can
 be imported from here.
 
 Two kinds of time cross this seam:
@@ -19,7 +19,7 @@ from typing import Protocol
 
 from policies.robots_state import RobotsState
 from storage.history import HistoryCounts, Mark
-from storage.reader import Reader, Row, RowPage, Stats
+from storage.read_records import Row, RowPage, Stats
 from storage.records import (
     Batch,
     Completed,
@@ -96,7 +96,6 @@ __all__ = [
     "Prefetched",
     "Pulse",
     "Queued",
-    "Reader",
     "Rel",
     "Retry",
     "Revisited",

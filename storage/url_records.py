@@ -115,7 +115,7 @@ class Pointer(NamedTuple):
     decoded: str | None  # without percent-encoding, where that differs
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class Plan(Struct, frozen=True, kw_only=True, array_like=True):
     """The recrawl plan of a visited URL: when to visit it again, and what to compare with."""
 
     due_in_s: float  # from now
@@ -286,14 +286,14 @@ class Moved(Struct, frozen=True, kw_only=True):
 Outcome = Visited | Revisited | SitemapRead | Blocked | Failed | Retry | Dropped | Moved
 
 
-class Judged(Struct, frozen=True, kw_only=True):
+class Judged(Struct, frozen=True, kw_only=True, array_like=True):
     """A page or blocked URL to be judged again by a newer robots.txt."""
 
     id: int
     url: str
 
 
-class Unplanned(Struct, frozen=True, kw_only=True):
+class Unplanned(Struct, frozen=True, kw_only=True, array_like=True):
     """A visited URL without a recrawl plan."""
 
     id: int

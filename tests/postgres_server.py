@@ -27,8 +27,7 @@ from typing import Any, Final
 
 import pytest
 
-from storage.postgres.schema import fingerprint
-from storage.postgres.statements import SCRIPTS
+from storage.postgres.schema import fingerprint, new_schema
 
 VERSION_MIN: Final = 15
 USER: Final = "courtly"  # the superuser of the server; needs no password
@@ -70,7 +69,7 @@ rm -rf "$1"
 
 
 def schema() -> str:
-    return (SCRIPTS / "schema.sql").read_text(encoding="utf-8") + _MARK
+    return new_schema() + _MARK
 
 
 # ---------------------------------------------------------------- programs

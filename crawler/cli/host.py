@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
 
     from crawler.operator_commands import Controlled, HostCommand
-    from storage.reader import RowPage
-    from storage.store import Reader, Row
+    from storage.read_records import RowPage
+    from storage.reader import Reader
+    from storage.store import Row
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _Target = Sequence[Mapping[str, Any]]

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from storage.reader import RowPage
+    from storage.read_records import RowPage
     from storage.store import Row
 
 PAGE_ROWS: Final = 1_000

@@ -19,8 +19,9 @@ from crawler.explain.formatting import counted, plain
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
 
-    from storage.reader import RowPage
-    from storage.store import Reader, Row
+    from storage.read_records import RowPage
+    from storage.reader import Reader
+    from storage.store import Row
 
 # Those of `crawler.daemon.api.url_lists`, which is too slow to import; a test compares them.
 STATES = ("queued", "visited", "blocked", "failed", "sitemap", "skipped")

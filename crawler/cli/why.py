@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from crawler.config import Config
     from crawler.explain.explanation import ExplainContext, Explanation
     from storage.location import Location
-    from storage.store import Reader, Row
+    from storage.reader import Reader
+    from storage.store import Row
 
 
 @click.command(short_help="Explain the state of a URL or host.")

@@ -19,7 +19,8 @@ from crawler.processing.context import crawl_context
 from crawler.scheduling.caller_session import CallerSession
 from policies.holds import FaultOwner
 from storage.location import Location
-from storage.store import Reader, Store
+from storage.reader import Reader
+from storage.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,8 @@ from policies.url import (
     robots_url,
     without_userinfo,
 )
-from storage.store import Reader, Row
+from storage.reader import Reader
+from storage.store import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from typing import Final
 from crawler.config import Config
 from crawler.config.units import format_duration
 from crawler.reports.report_sections import ROWS_MAX, Report, Section, count
-from storage.store import Reader, Row
+from storage.reader import Reader
+from storage.store import Row
 
 # Times are stored as floating-point seconds; rounding can shift their difference by this much.
 _TOLERANCE_S: Final = 0.001

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import ClassVar, Final, Self
 
-from storage.store import Reader, Row
+from storage.reader import Reader
+from storage.store import Row
 
 # Per section: a link in the footer of every page has as many sources as there are pages.
 ROWS_MAX: Final = 100

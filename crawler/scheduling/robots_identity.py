@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from crawler.config import Config
-from storage.store import Reader
+from storage.reader import Reader
 
 _SESSION = re.compile(r"crawl as (\S+) in (\S+)")
 

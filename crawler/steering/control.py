@@ -53,8 +53,9 @@ from policies.holds import Hold
 from policies.robots import RuleSet
 from policies.scope import Scope
 from storage.history import HistoryCounts, Mark
-from storage.reader import HostsHeld
-from storage.store import Reader, Row, Stats, Store
+from storage.read_records import HostsHeld
+from storage.reader import Reader
+from storage.store import Row, Stats, Store
 from storage.transient_faults import TransientFault
 
 if TYPE_CHECKING:

@@ -26,8 +26,9 @@ from policies.quarantine import QUARANTINED
 from policies.retries import FailureCode
 from policies.url import SeedError, parse_seed, without_userinfo
 from storage.paging import ROWS_MAX, HostFilter
-from storage.reader import HostsHeld, UrlFilter, UrlList
-from storage.store import SEEDS_AT_ONCE, Link, Reader, Row, Store
+from storage.read_records import HostsHeld, UrlFilter, UrlList
+from storage.reader import Reader
+from storage.store import SEEDS_AT_ONCE, Link, Row, Store
 
 NAMES_SHOWN: Final = 20  # of the hosts in a result and in the log
 

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 from msgspec import Struct
 
 from crawler.frontier.reasons import Wait
-from storage.reader import HostsHeld, Row, StoredReason
+from storage.read_records import HostsHeld, Row, StoredReason
 from storage.row_values import number
 
 

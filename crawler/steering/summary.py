@@ -24,7 +24,8 @@ from crawler.scheduling.scheduler import Scheduler
 from crawler.steering.live_state import HostState, host_state
 from crawler.steering.waits import stored_wait
 from policies.scope import SKIP_KEYS
-from storage.store import Reader, Row, Stats, Store, StoreError
+from storage.reader import Reader
+from storage.store import Row, Stats, Store, StoreError
 
 OBSERVE_EVERY_S = 0.25
 WORKERS_EVERY_S = 1.0

@@ -7,7 +7,7 @@ from typing import Final
 from storage.engine.page_queries import origins_of, rule_conditions
 from storage.engine.statements import Parameter, Statements
 from storage.paging import check_limit, findable
-from storage.reader import BlockedGroups
+from storage.read_records import BlockedGroups
 
 GROUPED_MAX: Final = 200_000  # blocked URLs of one query: some 0.1 s
 COLUMNS: Final = ("host", "reason", "rule", "line", "robots_url", "urls", "last_at")
@@ -31,7 +31,13 @@ _COUNT: Final = f"SELECT count(*) FROM ({_BLOCKS}) AS b"  # noqa: S608 - constan
 
 
 def blocked_groups(
-    sql: Statements, *, host: str | None, rule: str, exact: bool, reason: str, limit: int
+    sql: Statements,
+    *,
+    host: str | None = None,
+    rule: str = "",
+    exact: bool = False,
+    reason: str = "",
+    limit: int = 100,
 ) -> BlockedGroups:
     """As `Reader.blocked_groups`. Raises ValueError for invalid arguments."""
     check_limit(limit)

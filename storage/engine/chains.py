@@ -32,9 +32,6 @@ class _Block(NamedTuple):
     body: int | None
 
 
-_BlockShape = list[tuple[int, int, str, str, str | None, int | None, str, int | None]]
-
-
 class Chains:
     """For the store's thread only."""
 
@@ -115,8 +112,7 @@ class Chains:
 
     def _blocks(self, urls: Iterable[int]) -> dict[int, _Block]:
         rows: list[Values] = [(key,) for key in urls]
-        found = self._sql.read_many(_BlockShape, "verdicts_of", rows)
-        return {row[0]: _Block(*row) for row in found}
+        return {one.id: one for one in self._sql.read_many(list[_Block], "verdicts_of", rows)}
 
 
 def _block(changes: UrlChanges, row: UrlRow, block: _Block, wall_s: float) -> None:

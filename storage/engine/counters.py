@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from storage.engine.statements import Statements
-from storage.row_values import number
+from storage.row_values import number, whole
 from storage.store import Stats
 
 # The counters of an origin, in the order of the statements. A host has the first five.
@@ -68,36 +68,42 @@ class Totals:
 
     def __init__(self, sql: Statements) -> None:
         self._sql = sql
-        self._read()
-
-    def _read(self) -> None:
-        row = self._sql.row("totals")
-        assert row is not None
-        *counts, returned_at = row
-        self._returned_at = number(returned_at) or None
-        visited, blocked, failed, queued, hosts, body_bytes, returns = (int(v or 0) for v in counts)
-        self._sums = [queued, visited, blocked, failed, body_bytes]
-        self._hosts, self._returns = hosts, returns
+        self._stats = stored_stats(sql)
 
     def add(self, tally: CounterChanges, new_hosts: int, session: int) -> None:
         if self._sql.shared:
             if new_hosts or any(tally.sums()):
                 self._sql.run("add_to_totals", session, *tally.sums(), new_hosts)
             return
-        self._sums = [a + b for a, b in zip(self._sums, tally.sums(), strict=True)]
-        self._hosts += new_hosts
+        before = self._stats
+        queued, visited, blocked, failed, body_bytes = tally.sums()
+        self._stats = Stats(
+            visited=before.visited + visited,
+            blocked=before.blocked + blocked,
+            failed=before.failed + failed,
+            queued=before.queued + queued,
+            hosts=before.hosts + new_hosts,
+            body_bytes=before.body_bytes + body_bytes,
+        )
 
     def stats(self) -> Stats:
         if self._sql.shared:
-            self._read()
-        queued, visited, blocked, failed, body_bytes = self._sums
-        return Stats(
-            visited=visited,
-            blocked=blocked,
-            failed=failed,
-            queued=queued,
-            hosts=self._hosts,
-            body_bytes=body_bytes,
-            returns=self._returns,
-            returned_at=self._returned_at,
-        )
+            self._stats = stored_stats(self._sql)
+        return self._stats
+
+
+def stored_stats(sql: Statements) -> Stats:
+    """Return the counts as they are stored."""
+    row = sql.row("totals")
+    assert row is not None
+    visited, blocked, failed, queued, hosts, body_bytes, returns = map(whole, row[:-1])
+    return Stats(
+        visited=visited,
+        blocked=blocked,
+        failed=failed,
+        queued=queued,
+        hosts=hosts,
+        body_bytes=body_bytes,
+        returns=returns,
+        returned_at=number(row[-1]) or None,
+    )

@@ -122,9 +122,3 @@ class CrawlSessions:
             known = self._copies.get(origin) or UNKNOWN
             died = quarantine.died_with(known, now_s=at.wall_s)
             self._copies.put(slot, origin, died, at, rejudge=False)
-
-    def rename(self, session: int, name: str) -> None:
-        self._sql.run("name_session", name, session)
-
-    def end(self, session: int, at: Moment) -> None:
-        self._sql.run("end_session", at.wall_s, session)

@@ -1,12 +1,12 @@
-"""The database of a store, as the engine uses it."""
+"""The databases of a store and of a reader, as the engine uses them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol, TypeVar
 
 from storage.engine.in_flight import InFlight
-from storage.engine.statements import Connection
+from storage.engine.statements import Connection, Statements, Values
 from storage.store import StoreError
 from storage.transient_faults import FaultKind
 
@@ -51,4 +51,26 @@ class Database(Protocol):
 
     def translate(self, error: Exception) -> StoreError:
         """Describe one of `failures` in a sentence."""
+        ...
+
+
+class ReadDatabase(Protocol):
+    """A database that readers read. Its methods raise StoreRefused and StoreError."""
+
+    name: str  # for messages: "the database crawl.db"
+
+    async def open(self) -> object:
+        """Open it, unless it is open. The other methods do so as well."""
+        ...
+
+    async def read(self, work: Callable[[Statements], T]) -> T:
+        """Return `work(statements)`, run in the database's thread, maybe twice."""
+        ...
+
+    def report(self, kind: str) -> AsyncGenerator[Values, None]:
+        """Yield the rows of a report. No transaction is open in between."""
+        ...
+
+    async def close(self) -> None:
+        """Release the database. Does nothing if it is not open."""
         ...

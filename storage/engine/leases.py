@@ -7,14 +7,15 @@ from itertools import chain
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from policies.listing import Listing
 from policies.robots_state import RobotsState
 from storage.columns import CONTACTS_KEPT
 from storage.engine.counters import CounterChanges
 from storage.engine.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.engine.name_ids import NameIds
-from storage.engine.recrawl_plans import ListingShape, RecrawlPlans, listing_of
+from storage.engine.recrawl_plans import RecrawlPlans
 from storage.engine.robots_copies import COPY_BYTES_MAX, read_copy
 from storage.engine.statements import Statements, Values
 from storage.records import WAIT_INSTEAD_S, WAIT_S_MAX
@@ -53,70 +54,40 @@ class HeldHost(Struct):
     after: int = 0  # the origin after which prefetching continues, if there are very many
 
 
-class _SlotRow(NamedTuple):
+class _SlotRow(Struct, frozen=True, array_like=True):
+    """A row of the statement `leases`."""
+
     id: int
     name: str
     epoch: int
-    clean: int
+    ring: int
     lease: int | None
     stamp: int
     boot: int | None
     uptime_s: float | None
-    rest_s: float  # from the stamp on, as the next one
-    backoff_s: float | None
-    delay_s: float
-    delay_source: str
-    latency_s: float | None
-    backoff_level: int
-    denials: int
-    connect_failures: int
-    contacts: int
-    smallest_rest_s: float | None
-    peak_concurrency: int
-    breaches: int
-    unproven: int
-    ring: int
-    rested_s: float | None  # before the stamp
+    clean: int
     paused: int
     slow_s: float | None
     visited: int
     body_bytes: int
     origins: int
-    backoff_status: int | None
+    stored: HostClock  # as of the stamp
 
     def clock(self, at: Moment) -> HostClock:
         """Its clock now. Only time that is proven to have passed since the stamp counts."""
-        passed_s = at.passed_s(self.stamp, self.boot, self.uptime_s)
-        backoff_s = self.backoff_s or 0.0
-        return HostClock(
-            next_in_s=_wait_s(self.rest_s - passed_s),
-            rested_s=None if self.rested_s is None else self.rested_s + passed_s,
-            delay_s=min(self.delay_s, WAIT_S_MAX),
-            delay_source=self.delay_source,
-            latency_s=self.latency_s,
-            backoff_level=self.backoff_level,
-            backoff_in_s=_wait_s(backoff_s - passed_s),
-            denials=self.denials,
-            connect_failures=self.connect_failures,
-            contacts=self.contacts,
-            smallest_rest_s=self.smallest_rest_s,
-            peak_concurrency=self.peak_concurrency,
-            breaches=self.breaches,
-            unproven=self.unproven,
-            backoff_status=self.backoff_status,
+        stored, passed_s = self.stored, at.passed_s(self.stamp, self.boot, self.uptime_s)
+        return structs.replace(
+            stored,
+            next_in_s=_wait_s(stored.next_in_s - passed_s),
+            rested_s=None if stored.rested_s is None else stored.rested_s + passed_s,
+            delay_s=min(stored.delay_s, WAIT_S_MAX),
+            backoff_in_s=_wait_s(stored.backoff_in_s - passed_s),
         )
 
 
-_SlotShape = list[
-    tuple[
-        int, str, int, int, int | None, int, int | None, float | None, float, float | None, float,
-        str, float | None, int, int, int, int, float | None, int, int, int, int, float | None, int,
-        float | None, int, int, int, int | None,
-    ]
-]  # fmt: skip
 _Offer = tuple[tuple[float, int, int, int], Queued]
 _OfferShape = tuple[
-    int, str, int, float, int, int, int, int, ListingShape | None, str | None, str | None,
+    int, str, int, float, int, int, int, int, Listing | None, str | None, str | None,
 ]  # fmt: skip
 _PrefetchShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
 
@@ -145,12 +116,6 @@ class Leases:
     def lose(self) -> None:
         """Hold nothing any more: other sessions have taken the hosts."""
         self._held.clear()
-
-    def void_some(self, session: int, limit: int) -> int:
-        """Free some hosts of a session that has ended; return how many."""
-        slots = self._sql.read(list[int], "void_some", session, limit)
-        self.settle(slots)
-        return len(slots)
 
     def resume(self, session: int) -> None:
         """Read the leases of this session again."""
@@ -185,20 +150,13 @@ class Leases:
 
     # ------------------------------------------------------------ leases
 
-    def claim(self, *, hosts: int, urls_per_host: int, referrers: bool, at: Moment) -> list[Lease]:
-        if hosts <= 0:
-            return []
-        ids = self._sql.read(list[int], "claimable", at.now_s, hosts)
-        return self._lease(ids, urls_per_host, at, referrers=referrers)
-
     def glance(self, slot: str, at: Moment) -> Glance | None:
         """What is stored of a host; None if it is unknown. Writes nothing."""
         found = self._sql.read_many(list[tuple[str, int]], "slot_ids", [(slot,)])
         if not found:
             return None
         keys: list[Values] = [(key,) for _, key in found]
-        rows = self._sql.read_many(_SlotShape, "leases", keys, 1)
-        for row in map(_SlotRow._make, rows):
+        for row in self._sql.read_many(list[_SlotRow], "leases", keys, 1):
             if row.lease is None:
                 slow_s = None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX)
                 return Glance(clock=row.clock(at), paused=bool(row.paused), slow_s=slow_s)
@@ -207,9 +165,9 @@ class Leases:
     def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
         ids = self._names.slots(slots, at.now_s)
         free = [ids[name] for name in dict.fromkeys(slots) if name not in self._held]
-        return {lease.slot: lease for lease in self._lease(free, None, at)}
+        return {lease.slot: lease for lease in self.lease(free, None, at)}
 
-    def _lease(
+    def lease(
         self, ids: Sequence[int], urls: int | None, at: Moment, *, referrers: bool = False
     ) -> list[Lease]:
         if not ids or self._sql.settling:
@@ -218,7 +176,9 @@ class Leases:
             return []  # it was ended, and will learn so
         keys: list[Values] = [(key,) for key in ids]
         most = COPIES_PER_LEASE + 1  # origins counted: one more shows that there are more
-        rows = [_SlotRow(*row) for row in self._sql.read_many(_SlotShape, "leases", keys, most)]
+        rows = self._sql.read_many(list[_SlotRow], "leases", keys, most)
+        place = {key: n for n, key in enumerate(ids)}
+        rows.sort(key=lambda row: place[row.id])  # they were locked in the order of their ids
         self._sql.many("lease", [(row.id, self.tick(at.now_s)) for row in rows], self._session)
         self._names.forget_bodies()
         for row in rows:
@@ -295,17 +255,12 @@ class Leases:
                 )
                 for n, c in enumerate(new)
             ]  # fmt: skip
+            stored = _stored(clock)
             clocks[held.id] = (
                 held.id, now_s + _wait_s(clock.next_in_s),
-                now_s + min(clock.backoff_in_s, WAIT_S_MAX) if clock.backoff_in_s > 0 else None,
-                _wait_s(clock.delay_s),
-                clock.delay_source, _bounded(clock.latency_s), clock.backoff_level, clock.denials,
-                clock.connect_failures, clock.contacts, _bounded(clock.smallest_rest_s),
-                clock.peak_concurrency, clock.breaches, held.ring,
-                None if (rested_s := _bounded(clock.rested_s)) is None else now_s - rested_s,
-                clock.backoff_status, _wait_s(clock.next_in_s),
-                min(clock.backoff_in_s, WAIT_S_MAX) if clock.backoff_in_s > 0 else None,
-                _bounded(clock.rested_s), clock.unproven, *tally.of_slot(held.id),
+                now_s + stored.backoff_in_s if stored.backoff_in_s > 0 else None, held.ring,
+                None if stored.rested_s is None else now_s - stored.rested_s,
+                *structs.astuple(stored), *tally.of_slot(held.id),
             )  # fmt: skip
             if update.release:
                 released.append(held.id)
@@ -359,7 +314,7 @@ class Leases:
                         hops=hops_of(flags), suspect=bool(flags & SUSPECT),
                         requisite=bool(flags & REQUISITE),
                         requisite_depth=requisite_depth_of(flags),
-                        sitemap=bool(flags & SITEMAP), listing=listing_of(listing),
+                        sitemap=bool(flags & SITEMAP), listing=listing,
                         data=data, referrer=referrer,
                     ))
                     for (
@@ -400,6 +355,19 @@ class Leases:
                 next_revisit_in_s=0.0 if len(due) > room.due else next_revisit_in_s,
             )
         return hands
+
+
+def _stored(clock: HostClock) -> HostClock:
+    """Return a clock with bounded numbers, which JSON can return."""
+    return structs.replace(
+        clock,
+        next_in_s=_wait_s(clock.next_in_s),
+        rested_s=_bounded(clock.rested_s),
+        delay_s=_wait_s(clock.delay_s),
+        latency_s=_bounded(clock.latency_s),
+        backoff_in_s=min(clock.backoff_in_s, WAIT_S_MAX) if clock.backoff_in_s > 0 else 0.0,
+        smallest_rest_s=_bounded(clock.smallest_rest_s),
+    )
 
 
 def _wait_s(asked_s: float) -> float:

@@ -8,7 +8,7 @@ from storage.engine.link_table import SITEMAP
 from storage.engine.page_queries import origins_of
 from storage.engine.statements import Parameter, Statements
 from storage.paging import check_limit, findable
-from storage.reader import Row
+from storage.read_records import Row
 from storage.row_values import number
 
 ORIGINS_MAX: Final = 32  # of one host; another order than theirs is rare
@@ -36,7 +36,7 @@ _ROWS: Final = (
 )
 
 
-def next_urls(sql: Statements, host: str, limit: int, now_s: float) -> list[Row]:
+def next_urls(sql: Statements, host: str, *, limit: int = 20, now_s: float) -> list[Row]:
     """As `Reader.next_urls`. Raises ValueError for an invalid limit."""
     check_limit(limit)
     among: dict[str, Parameter] = {"origins": origins_of(sql, findable(host)), "most": ORIGINS_MAX}

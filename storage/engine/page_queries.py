@@ -7,8 +7,8 @@ Hosts by name, and blocked URLs, are read along an index. Other orders look at e
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Concatenate, Final, ParamSpec
 
 from msgspec import Struct
 
@@ -28,8 +28,10 @@ from storage.paging import (
     sort_of,
     value_of,
 )
-from storage.reader import HostsHeld
+from storage.read_records import HostsHeld
 from storage.store import RowPage
+
+P = ParamSpec("P")
 
 _ORIGINS: Final = (
     "SELECT id FROM origins WHERE hostname = :host"
@@ -74,14 +76,14 @@ def _ids_of(sql: Statements, names: Sequence[str]) -> list[int]:
 
 def hosts(
     *,
-    search: str,
-    state: str,
-    sort: str,
-    limit: int,
-    after: str,
-    now_s: float,
+    search: str = "",
     pattern: str = "",
+    state: str = "all",
     held: HostsHeld | None = None,
+    sort: str = "host",
+    limit: int = 100,
+    after: str = "",
+    now_s: float = 0.0,
 ) -> HostsQuery:
     """Raise ValueError for invalid arguments. All names in the SQL are constants."""
     column, descends = sort_of(sort)
@@ -167,12 +169,12 @@ def rule_conditions(
 
 def blocked(
     *,
-    host: str | None,
-    rule: str,
-    limit: int,
-    after: str,
+    host: str | None = None,
+    rule: str = "",
     exact: bool = False,
     reason: str = "",
+    limit: int = 100,
+    after: str = "",
 ) -> BlockedQuery:
     """Raise ValueError for invalid arguments."""
     check_limit(limit)
@@ -198,6 +200,18 @@ def blocked(
     return BlockedQuery(sql=sql, values=values, host=host, limit=limit)
 
 
+def _page(
+    query: Callable[P, HostsQuery | BlockedQuery],
+) -> Callable[Concatenate[Statements, P], RowPage]:
+    def page(sql: Statements, /, *args: P.args, **kwargs: P.kwargs) -> RowPage:
+        return query(*args, **kwargs).read(sql)
+
+    return page
+
+
+hosts_page = _page(hosts)
+blocked_page = _page(blocked)
+
 _LINES: Final = (
     "SELECT v.line, count(*) FROM"
     " (SELECT b.verdict FROM blocks AS b JOIN origins AS o ON o.id = b.origin"
@@ -209,7 +223,7 @@ _LINES: Final = (
 )
 
 
-def blocked_lines(sql: Statements, origin: str, limit: int) -> dict[int, int]:
+def blocked_lines(sql: Statements, origin: str, *, limit: int = 100_000) -> dict[int, int]:
     """As `Reader.blocked_lines`."""
     rows = sql.select(_LINES, {"origin": findable(origin), "limit": limit})
     return {_int(line): _int(count) for line, count in rows}

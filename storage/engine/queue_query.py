@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.engine.statements import Statements
-from storage.reader import Row, StoredReason
+from storage.read_records import Row, StoredReason
 
 COLUMNS: Final = (
     "host", "reason", "urls", "hosts", "first_at", "last_at", "through_at", "visited_hosts",

@@ -4,40 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
-from policies.listing import Changefreq, Listing
+from policies.listing import Listing
 from storage.engine.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.engine.statements import Statements, Values
 from storage.store import Before, Looked, Plan, Prefetch, Queued, Unplanned
 
-ListingShape = tuple[int | None, str | None, float | None]
-_AgainShape = list[
-    tuple[
-        int,
-        list[
-            tuple[
-                int, str, int, float, int, int, str | None, str | None, float, float, float, int,
-                int, str | None, str | None, str | None, ListingShape | None, int, str | None,
-                str | None, str | None,
-            ]
-        ],
-        float | None,
-    ]
-]  # fmt: skip
-_UnplannedShape = list[tuple[list[tuple[int, str, int, float, ListingShape | None]], int | None]]
+_UnplannedShape = list[tuple[list[Unplanned], int | None]]
 
 
-def listing_of(row: ListingShape | None) -> Listing | None:
-    if row is None:
-        return None
-    lastmod, changefreq, priority = row
-    return Listing(
-        lastmod_at=None if lastmod is None else float(lastmod),
-        changefreq=None if changefreq is None else Changefreq(changefreq),
-        priority=priority,
-    )
+class _Due(NamedTuple):
+    """A URL in a row of the statement `due_plans`."""
+
+    id: int
+    url: str
+    depth: int
+    priority: float
+    flags: int
+    status: int
+    redirect_url: str | None
+    body_hash: str | None
+    plan: Plan
+    listing: Listing | None
+    looked: int
+    data: str | None
+    referrer: str | None
+    content_type: str | None
+
+    def queued(self) -> Queued:
+        flags = self.flags
+        return Queued(
+            id=self.id, url=self.url, depth=self.depth, priority=self.priority, attempts=0,
+            refusals=0, seed=bool(flags & SEED), hops=hops_of(flags),
+            suspect=bool(flags & SUSPECT), sitemap=bool(flags & SITEMAP),
+            requisite=bool(flags & REQUISITE), requisite_depth=requisite_depth_of(flags),
+            listing=self.listing, data=self.data, referrer=self.referrer,
+            before=Before(
+                plan=self.plan, status=self.status, redirect_url=self.redirect_url,
+                body_hash=self.body_hash, looked=Looked(self.looked),
+                content_type=self.content_type,
+            ),
+        )  # fmt: skip
 
 
 def plan_row(key: int, slot: int, plan: Plan, now_s: float) -> Values:
@@ -88,7 +98,7 @@ class RecrawlPlans:
         closed = msgspec.json.encode([n for want in wants.values() for n in want.closed]).decode()
         found: dict[int, tuple[list[Queued], float | None]] = {}
         for slot, rows, next_in_s in self.sql.read_many(
-            _AgainShape,
+            list[tuple[int, list[_Due], float | None]],
             "due_plans",
             keys,
             referrers,
@@ -100,36 +110,8 @@ class RecrawlPlans:
             now_s,
             taken,
         ):
-            urls = [
-                Queued(
-                    id=key, url=url, depth=depth, priority=priority, attempts=0, refusals=0,
-                    seed=bool(flags & SEED), hops=hops_of(flags),
-                    suspect=bool(flags & SUSPECT), sitemap=bool(flags & SITEMAP),
-                    requisite=bool(flags & REQUISITE),
-                    requisite_depth=requisite_depth_of(flags),
-                    listing=listing_of(listing), data=data, referrer=referrer,
-                    before=Before(
-                        plan=Plan(
-                            due_in_s=0.0, interval_s=interval_s, checked_at=checked_at,
-                            changed_at=changed_at, visits=visits, failures=failures, etag=etag,
-                            last_modified=last_modified, declared=declared,
-                        ),
-                        status=status, redirect_url=redirect_url, body_hash=body_hash,
-                        looked=Looked(looked), content_type=content_type,
-                    ),
-                )
-                for (
-                    key, url, depth, priority, flags, status, redirect_url, body_hash, interval_s,
-                    checked_at, changed_at, visits, failures, etag, last_modified, declared,
-                    listing, looked, data, referrer, content_type,
-                ) in rows
-            ]  # fmt: skip
-            found[slot] = (urls, next_in_s)
+            found[slot] = ([row.queued() for row in rows], next_in_s)
         return found
-
-    def due(self, now_s: float, limit: int) -> list[str]:
-        """Return hosts that may be contacted now and have a URL that is due."""
-        return [str(name) for (name,) in self.sql.rows("revisits_due", now_s, limit)]
 
     def next_in_s(self, now_s: float) -> float | None:
         best: float | None = None
@@ -142,14 +124,8 @@ class RecrawlPlans:
 
     def unplanned(self, after: int, limit: int) -> tuple[list[Unplanned], int | None]:
         """Return pages without a plan, and the `after` of the next call."""
-        ((rows, last),) = self.sql.read(_UnplannedShape, "unplanned", after, limit)
-        found = [
-            Unplanned(
-                id=key, url=url, status=status, fetched_at=fetched_at, listing=listing_of(listing)
-            )
-            for key, url, status, fetched_at, listing in rows
-        ]
-        return found, last
+        (found,) = self.sql.read(_UnplannedShape, "unplanned", after, limit)
+        return found
 
     def plan(self, plans: Mapping[int, Plan], now_s: float) -> None:
         rows: list[Values] = [(key,) for key in plans]

@@ -14,8 +14,7 @@ from policies.robots_state import RobotsState
 from policies.url import host_of, registrable_domain
 from storage.engine.name_ids import NameIds
 from storage.engine.statements import Statements, Value
-from storage.reader import EarlierCopy
-from storage.store import Judged, RobotsDue
+from storage.read_records import EarlierCopy
 from storage.timekeeper import Moment
 
 COPY_BYTES_MAX = 8_192  # larger files are large: they count for their domain, and no lease has them
@@ -141,12 +140,6 @@ class RobotsCopies:
         row = self.sql.row("copy", origin)
         return None if row is None else read_copy(row)[1]
 
-    def due(self, now_s: float, limit: int) -> list[RobotsDue]:
-        return [
-            RobotsDue(slot=str(slot), origin=str(origin))
-            for slot, origin in self.sql.rows("robots_due", now_s, now_s, limit)
-        ]
-
     def next_due(self, now_s: float) -> tuple[float | None, float | None]:
         """Return the seconds until the first robots.txt may be requested, and until the first of
         those that are due already; None: there is none."""
@@ -164,26 +157,6 @@ class RobotsCopies:
     def mark_late(self, origins: Iterable[int], now_s: float) -> None:
         """Mark origins of pages that were requested before the origins had an answer."""
         self.sql.many("mark_late", [(key,) for key in dict.fromkeys(origins)], now_s)
-
-    def to_rejudge(self, limit: int) -> list[RobotsDue]:
-        return [
-            RobotsDue(slot=str(slot), origin=str(origin))
-            for slot, origin in self.sql.rows("rejudge_due", limit)
-        ]
-
-    def rejudge_all(self, now_s: float) -> None:
-        self.sql.run("mark_all_to_rejudge", now_s)
-
-    def rejudged(self, origin: str) -> None:
-        self.sql.run("rejudge_done", origin)
-
-    def ungoverned(self, origin: str, limit: int) -> list[Judged]:
-        rows = self.sql.read(list[tuple[int, str]], "ungoverned", origin, limit)
-        return [Judged(id=key, url=url) for key, url in rows]
-
-    def blocked(self, origin: str, after: int, limit: int) -> list[Judged]:
-        rows = self.sql.read(list[tuple[int, str]], "blocked_by_robots", origin, after, limit)
-        return [Judged(id=key, url=url) for key, url in rows]
 
 
 def _due_at(access: RobotsState, at: Moment) -> float | None:

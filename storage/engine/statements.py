@@ -1,8 +1,8 @@
 """What the engine asks of a database: named statements, and ids for new rows.
 
-Each engine has a statement of every name, in SQL of its own: `storage/sql` and
-`storage/postgres/sql`. One that ends in a row of VALUES (SQLite), or takes one array per column
-(PostgreSQL), runs for many rows in one execution.
+Each engine has a statement of every name; `storage.sql_source` describes where. One that
+begins with a row of VALUES (SQLite), or takes one array per column (PostgreSQL), runs for many rows
+in one execution.
 """
 
 from __future__ import annotations

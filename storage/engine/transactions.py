@@ -265,7 +265,7 @@ class Transactions:
             if self._database.kind_of(error) is None:
                 raise self._database.translate(error) from error
             if self._stats is None:  # there are none before the first
-                self._stats = await self.must_run(Writer.stats)
+                self._stats = await self.must_run(lambda writer: writer.totals.stats())
         return self._stats
 
     def _read_stats(self, now_s: float, db: Connection) -> Stats:
@@ -275,7 +275,7 @@ class Transactions:
             self._broken = error
             raise
         writer = self._writer
-        return Totals(db.sql).stats() if writer is None else writer.stats()
+        return Totals(db.sql).stats() if writer is None else writer.totals.stats()
 
     # ------------------------------------------------------------ attempts
 

@@ -75,8 +75,7 @@ def url_rows(sql: Statements, ids: Iterable[int]) -> dict[int, UrlRow]:
     rows: list[Values] = [(key,) for key in dict.fromkeys(ids)]
     if sql.shared:
         sql.many("lock_urls", rows)
-    shape = list[tuple[int, int, int | None, str | None, int, int, int, int, int, int, int]]
-    return {row[0]: UrlRow(*row) for row in sql.read_many(shape, "url_states", rows)}
+    return {row.id: row for row in sql.read_many(list[UrlRow], "url_states", rows)}
 
 
 class UrlChanges:

@@ -15,7 +15,7 @@ from storage.engine.link_table import OUT, SITEMAP
 from storage.engine.page_queries import contains, origins_of
 from storage.engine.statements import Parameter, Statements, Values
 from storage.paging import ascii_lower, check_limit, findable, mark, url_place
-from storage.reader import Row, RowPage, UrlFilter, UrlList
+from storage.read_records import Row, RowPage, UrlFilter, UrlList
 from storage.url_records import UrlState
 
 LOOKED_THROUGH_MAX: Final = 10_000  # URLs, for one page
@@ -35,7 +35,7 @@ _IDS: Final = {
 }
 
 
-def urls_page(sql: Statements, wanted: UrlFilter, *, limit: int, after: str) -> RowPage:
+def urls_page(sql: Statements, wanted: UrlFilter, *, limit: int = 100, after: str = "") -> RowPage:
     """As `Reader.urls_page`. Raises ValueError for invalid arguments."""
     check_limit(limit)
     before = url_place(after, wanted.state) if after else _LARGEST
@@ -124,7 +124,9 @@ _STATES: Final = {
 }
 
 
-def seeds_page(sql: Statements, *, text: str, state: str, limit: int, after: str) -> RowPage:
+def seeds_page(
+    sql: Statements, *, text: str = "", state: str = "", limit: int = 100, after: str = ""
+) -> RowPage:
     """As `Reader.seeds_page`. Raises ValueError for invalid arguments."""
     check_limit(limit)
     before = url_place(after, "seeds") if after else _LARGEST
@@ -157,3 +159,21 @@ def _id_of(row: Values) -> int:
 def _int(value: object) -> int:
     assert isinstance(value, int)
     return value
+
+
+# Some URLs of an origin, chosen by their fingerprints: as good as at random.
+_SAMPLE: Final = (
+    "SELECT u.path, u.state FROM urls AS u WHERE u.id IN (SELECT k.id FROM known AS k"
+    " WHERE k.origin = :origin AND k.id > 0 ORDER BY k.fingerprint LIMIT :limit)"
+)
+
+
+def sampled_urls(sql: Statements, origin: str, *, limit: int = 200) -> list[str]:
+    """As `Reader.sampled_urls`. Raises ValueError for an invalid limit."""
+    check_limit(limit)
+    name = findable(origin)
+    found = sql.select("SELECT id FROM origins WHERE name = :name", {"name": name})
+    if not found:
+        return []
+    rows = sql.select(_SAMPLE, {"origin": found[0][0], "limit": limit})
+    return [f"{name}{path}" for path, state in rows if isinstance(path, str) and state in (0, 1)]

@@ -35,7 +35,6 @@ from storage.store import (
     Plan,
     RobotsDue,
     SitemapRead,
-    Stats,
     Unplanned,
     UrlState,
     Visited,
@@ -109,10 +108,10 @@ class Writer:
             self.links.forget_known()
 
     def name_session(self, session: int, name: str) -> None:
-        self.sessions.rename(session, name)
+        self.sql.run("name_session", name, session)
 
     def end(self, session: int) -> None:
-        self.sessions.end(session, self.at)
+        self.sql.run("end_session", self.at.wall_s, session)
 
     # ------------------------------------------------------------ other sessions
 
@@ -122,7 +121,9 @@ class Writer:
 
     def void_some(self, session: int, *, limit: int) -> int:
         """Free up to `limit` hosts of a session that has ended; return how many."""
-        return self.leases.void_some(session, limit)
+        slots = self.sql.read(list[int], "void_some", session, limit)
+        self.leases.settle(slots)
+        return len(slots)
 
     def revive(self, session: int) -> None:
         """Continue a session that was ended, and holds nothing any more."""
@@ -266,9 +267,10 @@ class Writer:
     def claim(
         self, session: int, *, hosts: int, urls_per_host: int, referrers: bool = False
     ) -> Sequence[Lease]:
-        return self.leases.claim(
-            hosts=hosts, urls_per_host=urls_per_host, referrers=referrers, at=self.at
-        )
+        if hosts <= 0:
+            return []
+        ids = self.sql.read(list[int], "claimable", self.at.now_s, hosts)
+        return self.leases.lease(ids, urls_per_host, self.at, referrers=referrers)
 
     def acquire(self, slots: Sequence[str]) -> Mapping[str, Lease]:
         leases = self.leases.acquire(slots, self.at)
@@ -293,7 +295,7 @@ class Writer:
         )
 
     def revisits_due(self, session: int, *, limit: int) -> Sequence[str]:
-        return self.plans.due(self.at.now_s, limit)
+        return [str(name) for (name,) in self.sql.rows("revisits_due", self.at.now_s, limit)]
 
     def unplanned(
         self, session: int, *, after: int, limit: int
@@ -343,22 +345,24 @@ class Writer:
         return self.copies.get(origin)
 
     def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
-        return self.copies.due(self.at.now_s, limit)
+        rows = self.sql.rows("robots_due", self.at.now_s, self.at.now_s, limit)
+        return [RobotsDue(slot=str(slot), origin=str(origin)) for slot, origin in rows]
 
     def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
-        return self.copies.to_rejudge(limit)
+        rows = self.sql.rows("rejudge_due", limit)
+        return [RobotsDue(slot=str(slot), origin=str(origin)) for slot, origin in rows]
 
     def rejudge_all(self, session: int) -> None:
-        self.copies.rejudge_all(self.at.now_s)
+        self.sql.run("mark_all_to_rejudge", self.at.now_s)
 
     def rejudge_done(self, session: int, origin: str) -> None:
-        self.copies.rejudged(origin)
+        self.sql.run("rejudge_done", origin)
 
     def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
-        return self.copies.ungoverned(origin, limit)
+        return self.sql.read(list[Judged], "ungoverned", origin, limit)
 
     def blocked_by_robots(self, origin: str, *, after: int, limit: int) -> Sequence[Judged]:
-        return self.copies.blocked(origin, after, limit)
+        return self.sql.read(list[Judged], "blocked_by_robots", origin, after, limit)
 
     def rejudge(
         self, *, kept: Sequence[int], withdrawn: Sequence[Blocked], freed: Sequence[int]
@@ -373,9 +377,6 @@ class Writer:
 
     def seeds(self, after: int) -> list[tuple[int, str]]:
         return some_seeds(self.sql, after)
-
-    def stats(self) -> Stats:
-        return self.totals.stats()
 
 
 def _whole(value: object) -> int:

@@ -304,6 +304,14 @@ def other_commit(location: ServerLocation, version: int) -> StoreRefused:
     )
 
 
+def development_schema(location: ServerLocation, found: int) -> StoreRefused:
+    """A version that was never released made the tables."""
+    return StoreRefused(
+        f"{location} was made by a development version of courtly (its schema is {found}), and"
+        " cannot be brought up to date: start a new database, or use the version that made it"
+    )
+
+
 def older_schema(location: ServerLocation, found: int, known: int) -> StoreRefused:
     """An older version made the tables, and a command wants to read."""
     return StoreRefused(

@@ -2,54 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import closing
 from functools import partial
-from typing import Final, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from storage.engine.lazy_thread import LazyThread, open_thread
-from storage.engine.sql_reader import SqlReader
 from storage.engine.statements import Statements, Values
 from storage.location import ServerLocation
 from storage.postgres.read_connection import ReadConnection
 from storage.postgres.spool import Spool
 from storage.postgres.statements import statements
-from storage.reader import Row
+from storage.reader import Reader
 
 T = TypeVar("T")
-_WORKER: Final = (
-    "id", "name", "host", "pid", "began_at", "seen_s", "idle", "hosts", "in_flight", "pages",
-    "pages_per_s", "uncommitted", "held",
-)  # fmt: skip
 
 
-_TABLE: Final = ("table", "bytes", "rows", "dead_rows")
-_TABLES_MAX: Final = 12
-
-
-class PostgresReader(SqlReader):
-    """`Reader` of a database on a server, or on a replica of it.
+def server_reader(location: ServerLocation) -> Reader:
+    """Return the reader of a database on a server, or on a replica of it.
 
     It connects at the first call, which may raise StoreRefused, and again where the connection was
     cut."""
-
-    def __init__(self, location: ServerLocation) -> None:
-        super().__init__(_Server(location))
-
-    async def workers(self) -> Sequence[Row]:
-        rows = await self._database.read(lambda sql: list(sql.rows("workers")))
-        found = [dict(zip(_WORKER, row, strict=True)) for row in rows]
-        return [{**row, "held": msgspec.json.decode(str(row["held"]))} for row in found]
-
-    async def table_sizes(self) -> Sequence[Row]:
-        rows = await self._database.read(lambda sql: list(sql.rows("table_sizes", _TABLES_MAX)))
-        return [dict(zip(_TABLE, row, strict=True)) for row in rows]
+    return Reader(_Server(location))
 
 
 class _Server:
-    """`storage.engine.sql_reader.ReadDatabase`."""
+    """`storage.engine.databases.ReadDatabase`."""
 
     def __init__(self, location: ServerLocation) -> None:
         self.name = f"the database {location}"

@@ -11,10 +11,13 @@ from typing import Any, Final
 import asyncpg
 
 from storage.location import ServerLocation
-from storage.postgres import errors
+from storage.postgres import dialect, errors
 from storage.postgres.pooler import check_pooler
 from storage.postgres.statements import SCRIPTS
+from storage.sql_source import read_script, shared_script
 
+# Versions before the first were never released.
+FIRST_VERSION: Final = 4
 SCHEMA_VERSION: Final = 4
 # crawl.application: whose tables these are.
 APPLICATION: Final = "courtly"
@@ -25,12 +28,16 @@ _LOCK: Final = (
 )
 
 
+def new_schema() -> str:
+    """Return the script that makes a new database."""
+    return read_script(SCRIPTS / "schema.sql") + shared_script("views", dialect)
+
+
 @cache
 def fingerprint() -> str:
     """Return what `crawl.fingerprint` is in a database with our schema: a hash of its definition,
     without comments. Versions are only unique once they are released."""
-    text = (SCRIPTS / "schema.sql").read_text(encoding="utf-8")
-    plain = " ".join(re.sub(r"--[^\n]*", "", text).split())
+    plain = " ".join(re.sub(r"--[^\n]*", "", new_schema()).split())
     return blake2b(plain.encode(), digest_size=8).hexdigest()
 
 
@@ -60,7 +67,7 @@ async def create_or_check(
     """Create the schema in an empty database, or bring it up to date; check that any other one is a
     crawl that this version can write to. copies: or an incomplete copy. Raises StoreRefused.
 
-    `sql/schema.sql` makes the newest version; `sql/0002.sql` brings version 1 to version 2, and so
+    `new_schema` makes the newest version; `sql/0005.sql` would bring version 4 to version 5, and so
     on. Workers of the older version may be running meanwhile."""
     await check_server(db, location)
     if await db.fetchval("SELECT pg_is_in_recovery()"):
@@ -73,10 +80,10 @@ async def create_or_check(
         await db.execute(f"SELECT {_LOCK}")  # another worker may be doing the same
         version = await _version(db, location, copies=copies)
         if version is None:
-            await db.execute((SCRIPTS / "schema.sql").read_text(encoding="utf-8"))
+            await db.execute(new_schema())
         else:
             for number in range(version + 1, SCHEMA_VERSION + 1):
-                await db.execute((SCRIPTS / f"{number:04}.sql").read_text(encoding="utf-8"))
+                await db.execute(read_script(SCRIPTS / f"{number:04}.sql"))
         await db.execute("UPDATE crawl SET fingerprint = $1", fingerprint())
 
 
@@ -118,6 +125,8 @@ async def _version(
     if row["application"] == COPY and not copies:
         raise errors.unfinished_copy(location)
     version = int(row["version"])
+    if version < FIRST_VERSION:
+        raise errors.development_schema(location, version)
     if version >= SCHEMA_VERSION:
         check_version(location, version, row["fingerprint"])
     return version

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import zlib
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import cache
@@ -19,15 +18,16 @@ import asyncpg
 import msgspec
 
 from storage.engine.statements import Parameter, TransactionConflict, Value, Values
+from storage.postgres import dialect
 from storage.postgres.errors import ends_connection
 from storage.postgres.named_values import with_numbers
+from storage.sql_source import statements_of
 
 T = TypeVar("T")
 
 SCRIPTS: Final = Path(__file__).parent / "sql"
 SHARDS: Final = 256
 _NUMBERS_AT_ONCE: Final = 512  # of a sequence
-_NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- |\Z)", re.MULTILINE | re.DOTALL)
 # Foreign keys are violated only where another session deletes a robots.txt body that this one is
 # about to refer to.
 _CONFLICTS: Final = (
@@ -42,9 +42,8 @@ _Sequence = Literal["slot", "origin", "url", "text"]
 
 @cache
 def statements(file: str = "statements") -> dict[str, str]:
-    """The statements of `sql/FILE.sql` by name."""
-    text = (SCRIPTS / f"{file}.sql").read_text(encoding="utf-8")
-    return {found[1]: found[2].strip().rstrip(";") for found in _NAMED.finditer(text)}
+    """The statements of `FILE.sql` by name."""
+    return statements_of(file, dialect)
 
 
 @cache

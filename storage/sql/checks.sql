@@ -52,7 +52,7 @@ WHERE due_at IS NOT NULL AND state <> 0;
 SELECT count(*), 'pages to be judged again are not visited'
 FROM ungoverned AS g
 LEFT JOIN urls AS u ON u.id = g.id
-WHERE u.state IS NOT 1;
+WHERE u.state IS DISTINCT FROM 1;
 
 -- name: redirects_not_visited
 SELECT count(*), 'redirects belong to URLs that were not visited'
@@ -137,8 +137,8 @@ WHERE u.id IS NULL OR o.slot <> n.slot OR NOT (u.state = 1 OR (u.state = 4 AND u
 -- name: slots_revisit_at
 SELECT count(*), 'hosts do not know when their next page is due again'
 FROM slots AS s
-WHERE s.revisit_at IS NOT (SELECT min(n.due_at) FROM plans AS n
-WHERE n.slot = s.id);
+LEFT JOIN (SELECT slot, min(due_at) AS due_at FROM plans GROUP BY slot) AS n ON n.slot = s.id
+WHERE s.revisit_at IS DISTINCT FROM n.due_at;
 
 -- name: listed_without_listing
 SELECT count(*), 'URLs are marked as listed without a listing, or the other way round'
@@ -188,12 +188,14 @@ SELECT abs((SELECT count(*) FROM urls) - (SELECT count(*) FROM known)), 'URLs ca
 WITH
   u AS (
     SELECT
-      u.origin, sum(u.state = 0) AS queued, sum(u.state = 1) AS visited,
-      sum(u.state = 2) AS blocked, sum(u.state = 3) AS failed,
-      coalesce(sum(p.body_bytes), 0) AS body_bytes
+      u.origin, count(*) FILTER (WHERE u.state = 0) AS queued,
+      count(*) FILTER (WHERE u.state = 1) AS visited,
+      count(*) FILTER (WHERE u.state = 2) AS blocked,
+      count(*) FILTER (WHERE u.state = 3) AS failed,
+      CAST(coalesce(sum(p.body_bytes), 0) AS bigint) AS body_bytes
     FROM urls AS u LEFT JOIN pages AS p ON p.id = u.id GROUP BY u.origin
   ),
-  b AS (SELECT origin, sum(judged) AS judged FROM blocks GROUP BY origin),
+  b AS (SELECT origin, CAST(sum(judged) AS bigint) AS judged FROM blocks GROUP BY origin),
   g AS (SELECT origin, count(*) AS ungoverned FROM ungoverned GROUP BY origin)
 SELECT
   o.name, o.queued, o.visited, o.blocked, o.failed, o.body_bytes, o.judged, o.ungoverned,
@@ -205,6 +207,7 @@ LEFT JOIN u ON u.origin = o.id LEFT JOIN b ON b.origin = o.id LEFT JOIN g ON g.o
 -- name: summed
 SELECT
   s.name, s.queued, s.visited, s.blocked, s.failed, s.body_bytes,
-  coalesce(sum(o.queued), 0), coalesce(sum(o.visited), 0), coalesce(sum(o.blocked), 0),
-  coalesce(sum(o.failed), 0), coalesce(sum(o.body_bytes), 0)
+  CAST(coalesce(sum(o.queued), 0) AS bigint), CAST(coalesce(sum(o.visited), 0) AS bigint),
+  CAST(coalesce(sum(o.blocked), 0) AS bigint), CAST(coalesce(sum(o.failed), 0) AS bigint),
+  CAST(coalesce(sum(o.body_bytes), 0) AS bigint)
 FROM slots AS s LEFT JOIN origins AS o ON o.slot = s.id GROUP BY s.id;

@@ -1,5 +1,5 @@
 -- The reports, each one query, ordered so that rows that belong together are adjacent. They read
--- whole tables.
+-- whole tables. Where a column can be NULL, that comes first.
 
 -- The pages that link to a URL: all of them where links are stored, otherwise the first.
 -- name: broken
@@ -40,9 +40,11 @@ WITH RECURSIVE
       CASE e.rel WHEN 1 THEN 'nofollow' WHEN 2 THEN 'canonical' WHEN 4 THEN 'requisite'
         WHEN 5 THEN 'image' WHEN 6 THEN 'style' WHEN 7 THEN 'script' WHEN 8 THEN 'font'
         WHEN 9 THEN 'media' ELSE 'link' END
-    FROM reach AS r JOIN edges AS e ON e.target = r.via WHERE e.rel IS NOT 3
+    FROM reach AS r JOIN edges AS e ON e.target = r.via WHERE e.rel IS DISTINCT FROM 3
     UNION ALL
-    SELECT r.target, r.via, u.referrer, u.anchor, iif(u.flags & 8, 'requisite', 'link')
+    SELECT
+      r.target, r.via, u.referrer, u.anchor,
+      CASE WHEN u.flags & 8 <> 0 THEN 'requisite' ELSE 'link' END
     FROM reach AS r JOIN urls AS u ON u.id = r.via
     WHERE u.referrer IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM edges AS e WHERE e.source = u.referrer AND e.target = r.via)
@@ -50,7 +52,7 @@ WITH RECURSIVE
   )
 SELECT
   o.name || u.path, k.status, coalesce(t.text, b.error), so.name || s.path,
-  iif(l.via = b.id, NULL, vo.name || v.path), l.anchor, l.kind
+  CASE WHEN l.via <> b.id THEN vo.name || v.path END, l.anchor, l.kind
 FROM broken AS b
 JOIN urls AS u ON u.id = b.id
 JOIN origins AS o ON o.id = u.origin
@@ -63,7 +65,8 @@ LEFT JOIN urls AS s ON s.id = l.source
 LEFT JOIN origins AS so ON so.id = s.origin
 LEFT JOIN urls AS v ON v.id = l.via
 LEFT JOIN origins AS vo ON vo.id = v.origin
-ORDER BY b.id, l.via <> b.id, l.via, l.source;
+ORDER BY
+  b.id, l.via <> b.id NULLS FIRST, l.via NULLS FIRST, l.source NULLS FIRST;
 
 -- name: forbidden
 WITH linked (id, source, anchor) AS (
@@ -86,7 +89,8 @@ JOIN verdicts AS v ON v.id = b.verdict
 LEFT JOIN linked AS l ON l.id = b.id
 LEFT JOIN urls AS r ON r.id = l.source
 LEFT JOIN origins AS ro ON ro.id = r.origin
-ORDER BY h.name, v.robots_url, v.line, v.rule, b.id, l.source;
+ORDER BY
+  h.name, v.robots_url, v.line NULLS FIRST, v.rule NULLS FIRST, b.id, l.source NULLS FIRST;
 
 -- name: duplicates
 WITH
@@ -97,7 +101,7 @@ several (hash) AS (
   GROUP BY body_hash HAVING count(*) > 1
 )
 SELECT
-  printf('%016x', p.body_hash), o.name || u.path, k.status, p.body_bytes, t.text, p.title,
+  hex16(p.body_hash), o.name || u.path, k.status, p.body_bytes, t.text, p.title,
   co.name || c.path
 FROM pages AS p
 CROSS JOIN kinds AS k ON k.id = p.kind
@@ -128,7 +132,7 @@ WITH RECURSIVE reach (source, place, target, hops) AS (
 )
 SELECT
   o.name || u.path, f.fragment, so.name || s.path,
-  iif(r.hops = 0, NULL, vo.name || v.path)
+  CASE WHEN r.hops <> 0 THEN vo.name || v.path END
 FROM reach AS r
 JOIN pointers AS f ON f.source = r.source AND f.place = r.place
 JOIN pages AS p ON p.id = r.target
@@ -139,19 +143,25 @@ JOIN urls AS s ON s.id = r.source
 JOIN origins AS so ON so.id = s.origin
 JOIN urls AS v ON v.id = f.target
 JOIN origins AS vo ON vo.id = v.origin
-WHERE k.directives & 16
+WHERE k.directives & 16 <> 0
 AND NOT EXISTS (SELECT 1 FROM redirects AS d WHERE d.id = r.target)
 AND NOT EXISTS (
-  SELECT 1 FROM elements AS e WHERE e.page = r.target AND e.name IN (f.fragment, f.decoded)
+  SELECT 1 FROM elements AS e
+  WHERE e.page = r.target
+    {postgres: AND left(e.name, 500) IN (left(f.fragment, 500), left(f.decoded, 500))}
+    AND e.name IN (f.fragment, f.decoded)
 )
 ORDER BY r.target, f.fragment, r.hops <> 0, r.source, f.place;
 
 -- name: looked
 SELECT
-  count(*), total(k.directives >> 3 & 1), total(k.directives >> 6 & 1),
-  total(k.directives >> 4 & 1), total(k.directives >> 5 & 1)
+  count(*), CAST(coalesce(sum(k.directives >> 3 & 1), 0) AS double precision),
+  CAST(coalesce(sum(k.directives >> 6 & 1), 0) AS double precision),
+  CAST(coalesce(sum(k.directives >> 4 & 1), 0) AS double precision),
+  CAST(coalesce(sum(k.directives >> 5 & 1), 0) AS double precision)
 FROM pages AS p
 CROSS JOIN kinds AS k ON k.id = p.kind
 JOIN texts AS t ON t.id = k.content_type
 WHERE k.status BETWEEN 200 AND 299
-  AND (t.text LIKE 'text/html%' OR t.text LIKE 'application/xhtml+xml%');
+  AND ({sqlite: t.text LIKE 'text/html%' OR t.text LIKE 'application/xhtml+xml%'}
+    {postgres: t.text ILIKE 'text/html%' OR t.text ILIKE 'application/xhtml+xml%'});

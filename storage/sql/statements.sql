@@ -1,45 +1,49 @@
--- Named statements. Parameters are positional. Where one row of VALUES stands in a statement, it is
--- run for many rows at once (storage/sqlite/statements.py), and rows whose first column is NULL are padding.
+-- Named statements of both engines: storage/sql_source.py describes the words that are not
+-- SQL. Those of one engine are in storage/sqlite/sql and storage/postgres/sql.
 -- Much is read as one JSON value: every row fetched from the store's thread costs a contest for the
 -- interpreter's lock with a busy event loop, and so does every statement.
 
 -- ---------------------------------------------------------------- names
 
 -- name: slot_ids
-WITH v(name) AS (VALUES (?))
-SELECT json_group_array(json_array(s.name, s.id)) FROM v CROSS JOIN slots AS s ON s.name = v.name;
+WITH v (name text) AS ROWS
+SELECT json_rows(json_array(s.name, s.id)) FROM v CROSS JOIN slots AS s ON s.name = v.name;
 
 -- name: new_slots
-WITH v(id, name) AS (VALUES (?, ?))
+WITH v (id bigint, name text) AS ROWS
 INSERT INTO slots (id, name, ready_at, next_at)
-SELECT v.id, v.name, ?, ? FROM v WHERE v.id IS NOT NULL;
+SELECT v.id, v.name, $1::double precision, $2::double precision FROM v
+{postgres: ORDER BY v.name ON CONFLICT DO NOTHING};
 
 -- name: origin_ids
-WITH v(name) AS (VALUES (?))
-SELECT json_group_array(json_array(o.name, o.id, o.slot, s.name))
+WITH v (name text) AS ROWS
+SELECT json_rows(json_array(o.name, o.id, o.slot, s.name))
 FROM v CROSS JOIN origins AS o ON o.name = v.name LEFT JOIN slots AS s ON s.id = o.slot;
 
 -- name: new_origins
-WITH v(id, name, hostname, slot) AS (VALUES (?, ?, ?, ?))
-INSERT INTO origins (id, name, hostname, slot)
-SELECT v.id, v.name, v.hostname, v.slot FROM v WHERE v.id IS NOT NULL;
+WITH v (id bigint, name text, hostname text, slot bigint) AS ROWS
+INSERT INTO origins (id, name, hostname, slot) SELECT v.* FROM v
+{postgres: ORDER BY v.name ON CONFLICT DO NOTHING};
 
 -- name: text_ids
-WITH v(text) AS (VALUES (?))
-SELECT json_group_array(json_array(t.text, t.id)) FROM v CROSS JOIN texts AS t ON t.text = v.text;
+WITH v (text text) AS ROWS
+SELECT json_rows(json_array(t.text, t.id)) FROM v CROSS JOIN texts AS t ON t.text = v.text;
 
 -- name: new_texts
-WITH v(id, text) AS (VALUES (?, ?))
-INSERT INTO texts (id, text) SELECT v.id, v.text FROM v WHERE v.id IS NOT NULL;
+WITH v (id bigint, text text) AS ROWS
+INSERT INTO texts (id, text) SELECT v.* FROM v
+{postgres: ORDER BY v.text ON CONFLICT DO NOTHING};
 
 -- name: kind_id
 SELECT id FROM kinds
-WHERE status = ? AND directives = ? AND coalesce(content_type, 0) = coalesce(?, 0)
-AND coalesce(usage, 0) = coalesce(?, 0) AND coalesce(cut, 0) = coalesce(?, 0);
+WHERE status = $1::bigint AND directives = $2::bigint
+AND coalesce(content_type, 0) = coalesce($3::bigint, 0)
+AND coalesce(usage, 0) = coalesce($4::bigint, 0) AND coalesce(cut, 0) = coalesce($5::bigint, 0);
 
 -- name: new_kind
-INSERT INTO kinds (status, directives, content_type, usage, cut) VALUES (?, ?, ?, ?, ?)
-RETURNING id;
+INSERT INTO kinds (status, directives, content_type, usage, cut)
+VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bigint)
+{postgres: ON CONFLICT DO NOTHING} RETURNING id;
 
 -- ---------------------------------------------------------------- URLs
 
@@ -47,79 +51,75 @@ RETURNING id;
 SELECT bytes FROM secret;
 
 -- name: known_ids
-WITH v(n, origin, fingerprint) AS (VALUES (?, ?, ?))
-SELECT json_group_array(json_array(v.n, k.id, k.depth))
+WITH v (n bigint, origin bigint, fingerprint bigint) AS ROWS
+SELECT json_rows(json_array(v.n, k.id, k.depth))
 FROM v CROSS JOIN known AS k ON k.origin = v.origin AND k.fingerprint = v.fingerprint;
 
 -- name: new_urls
-WITH v(id, origin, path, state, depth, priority, flags, referrer, anchor)
-  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?))
+WITH v (
+  id bigint, origin bigint, path text, state smallint, depth bigint, priority double precision,
+  flags bigint, referrer bigint, anchor text
+) AS ROWS
 INSERT INTO urls (id, origin, path, state, depth, priority, turn, flags, referrer, anchor)
 SELECT v.id, v.origin, v.path, v.state, v.depth, v.priority, 0, v.flags, v.referrer, v.anchor
-FROM v WHERE v.id IS NOT NULL;
-
--- name: new_known
-WITH v(origin, fingerprint, id, depth) AS (VALUES (?, ?, ?, ?))
-INSERT INTO known (origin, fingerprint, id, depth)
-SELECT v.origin, v.fingerprint, v.id, v.depth FROM v WHERE v.origin IS NOT NULL;
+FROM v;
 
 -- name: known_again
-WITH v(origin, fingerprint, id, depth) AS (VALUES (?, ?, ?, ?))
+WITH v (origin bigint, fingerprint bigint, id bigint, depth bigint) AS ROWS
 UPDATE known SET id = v.id, depth = v.depth FROM v
 WHERE known.origin = v.origin AND known.fingerprint = v.fingerprint;
 
 -- name: found_again
-WITH v(id, depth, priority, flags, referrer, anchor) AS (VALUES (?, ?, ?, ?, ?, ?))
+WITH v (
+  id bigint, depth bigint, priority double precision, flags bigint, referrer bigint, anchor text
+) AS ROWS
 UPDATE urls SET
   state = 0, depth = v.depth, priority = v.priority, turn = 0, due_at = NULL,
   flags = (urls.flags & 162) | v.flags, referrer = v.referrer, anchor = v.anchor
 FROM v WHERE urls.id = v.id;
 
 -- name: queued_ids
-WITH v(id) AS (VALUES (?))
-SELECT json_group_array(u.id) FROM v CROSS JOIN urls AS u ON u.id = v.id WHERE u.state = 0;
+WITH v (id bigint) AS ROWS
+SELECT json_rows(u.id) FROM v CROSS JOIN urls AS u ON u.id = v.id WHERE u.state = 0;
 
 -- name: lower_depths
-WITH v(id, depth) AS (VALUES (?, ?))
-UPDATE urls SET depth = min(urls.depth, v.depth) FROM v WHERE urls.id = v.id;
+WITH v (id bigint, depth bigint) AS ROWS
+UPDATE urls SET depth = v.depth
+FROM v WHERE urls.id = v.id AND v.depth < urls.depth;
 
 -- name: make_seeds
-WITH v(id, depth) AS (VALUES (?, ?))
-UPDATE urls SET depth = min(urls.depth, v.depth), flags = urls.flags | 1
+WITH v (id bigint, depth bigint) AS ROWS
+UPDATE urls SET depth = least(urls.depth, v.depth), flags = urls.flags | 1
 FROM v WHERE urls.id = v.id;
 
 -- name: new_seeds
-WITH v(id) AS (VALUES (?))
-INSERT OR IGNORE INTO seeds (id) SELECT v.id FROM v WHERE v.id IS NOT NULL;
+WITH v (id bigint) AS ROWS
+INSERT INTO seeds (id) SELECT v.id FROM v {postgres: ORDER BY v.id} ON CONFLICT DO NOTHING;
 
 -- name: session_names
-SELECT json_group_array(name) FROM (SELECT name FROM sessions ORDER BY id DESC LIMIT 20);
-
--- name: seed_urls
-SELECT json_group_array(json_array(id, url)) FROM (
-  SELECT s.id, o.name || u.path AS url FROM seeds AS s
-  CROSS JOIN urls AS u ON u.id = s.id CROSS JOIN origins AS o ON o.id = u.origin
-  WHERE s.id > ? ORDER BY s.id LIMIT ?
-);
+SELECT json_rows(name) FROM (SELECT name FROM sessions ORDER BY id DESC LIMIT 20) AS q;
 
 -- name: query_counts
-WITH v(origin, path) AS (VALUES (?, ?))
-SELECT json_group_array(json_array(q.origin, q.path, q.count))
+WITH v (origin bigint, path bigint) AS ROWS
+SELECT json_rows(json_array(q.origin, q.path, q.count))
 FROM v CROSS JOIN queries AS q ON q.origin = v.origin AND q.path = v.path;
 
+-- Two workers may have counted from the same number: what they found meanwhile may exceed the limit.
 -- name: put_query_counts
-WITH v(origin, path, count) AS (VALUES (?, ?, ?))
-INSERT OR REPLACE INTO queries (origin, path, count)
-SELECT v.origin, v.path, v.count FROM v WHERE v.origin IS NOT NULL;
+WITH v (origin bigint, path bigint, count bigint) AS ROWS
+INSERT INTO queries (origin, path, count) SELECT v.* FROM v
+ON CONFLICT (origin, path) DO UPDATE SET count = greatest(queries.count, excluded.count);
 
 -- Most are queued: what only those of another state have is looked for there alone.
 -- name: url_states
-WITH v(id) AS (VALUES (?))
-SELECT json_group_array(
+WITH v (id bigint) AS ROWS
+SELECT json_rows(
   json_array(
     u.id, u.origin, o.slot, s.name, u.state, u.flags,
     CASE u.state WHEN 1 THEN (SELECT p.body_bytes FROM pages AS p WHERE p.id = u.id) ELSE 0 END,
-    u.state = 1 AND EXISTS (SELECT 1 FROM ungoverned AS g WHERE g.origin = u.origin AND g.id = u.id),
+    CASE WHEN u.state = 1 AND EXISTS (
+      SELECT 1 FROM ungoverned AS g WHERE g.origin = u.origin AND g.id = u.id
+    ) THEN 1 ELSE 0 END,
     CASE u.state
       WHEN 2 THEN (SELECT b.judged FROM blocks AS b WHERE b.origin = u.origin AND b.id = u.id) ELSE 0
     END,
@@ -127,7 +127,7 @@ SELECT json_group_array(
       WHEN 2 THEN (SELECT b.withdrawn FROM blocks AS b WHERE b.origin = u.origin AND b.id = u.id)
       ELSE 0
     END,
-    u.state = 4 AND EXISTS (SELECT 1 FROM plans AS n WHERE n.id = u.id)
+    CASE WHEN u.state = 4 AND EXISTS (SELECT 1 FROM plans AS n WHERE n.id = u.id) THEN 1 ELSE 0 END
   )
 )
 FROM v CROSS JOIN urls AS u ON u.id = v.id
@@ -135,286 +135,302 @@ CROSS JOIN origins AS o ON o.id = u.origin
 LEFT JOIN slots AS s ON s.id = o.slot;
 
 -- name: url_names
-WITH v(id) AS (VALUES (?))
-SELECT json_group_array(json_array(u.id, o.name || u.path))
+WITH v (id bigint) AS ROWS
+SELECT json_rows(json_array(u.id, o.name || u.path))
 FROM v CROSS JOIN urls AS u ON u.id = v.id CROSS JOIN origins AS o ON o.id = u.origin;
 
 -- name: move_urls
-WITH v(id, state, turn, due_at, flags) AS (VALUES (?, ?, ?, ?, ?))
+WITH v (id bigint, state smallint, turn bigint, due_at double precision, flags bigint) AS ROWS
 UPDATE urls SET state = v.state, turn = v.turn, due_at = v.due_at, flags = v.flags
 FROM v WHERE urls.id = v.id;
 
 -- name: new_pages
-WITH v(id, kind, fetched_ms, body_bytes, elapsed_us, title, canonical, body_hash)
-  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
+WITH v (
+  id bigint, kind bigint, fetched_ms bigint, body_bytes bigint, elapsed_us bigint, title text,
+  canonical bigint, body_hash bigint
+) AS ROWS
 INSERT INTO pages (id, kind, fetched_ms, body_bytes, elapsed_us, title, canonical, body_hash)
-SELECT v.* FROM v WHERE v.id IS NOT NULL;
+SELECT v.* FROM v;
 
 -- name: new_edges
-WITH v(source, target, anchor, rel) AS (VALUES (?, ?, ?, ?))
-INSERT OR IGNORE INTO edges SELECT v.* FROM v WHERE v.source IS NOT NULL;
+WITH v (source bigint, target bigint, anchor text, rel smallint) AS ROWS
+INSERT INTO edges (source, target, anchor, rel) SELECT v.* FROM v ON CONFLICT DO NOTHING;
 
 -- name: drop_edges
-WITH v(id) AS (VALUES (?)) DELETE FROM edges WHERE source IN (SELECT v.id FROM v);
+WITH v (id bigint) AS ROWS DELETE FROM edges WHERE source IN (SELECT v.id FROM v);
 
 -- name: new_hrefs
-WITH v(source, place, href, reason) AS (VALUES (?, ?, ?, ?))
-INSERT INTO hrefs SELECT v.* FROM v WHERE v.source IS NOT NULL;
+WITH v (source bigint, place bigint, href text, reason text) AS ROWS
+INSERT INTO hrefs (source, place, href, reason) SELECT v.* FROM v;
 
 -- name: drop_hrefs
-WITH v(id) AS (VALUES (?)) DELETE FROM hrefs WHERE source IN (SELECT v.id FROM v);
+WITH v (id bigint) AS ROWS DELETE FROM hrefs WHERE source IN (SELECT v.id FROM v);
 
 -- name: new_pointers
-WITH v(source, place, target, fragment, decoded) AS (VALUES (?, ?, ?, ?, ?))
-INSERT INTO pointers SELECT v.* FROM v WHERE v.source IS NOT NULL;
+WITH v (source bigint, place bigint, target bigint, fragment text, decoded text) AS ROWS
+INSERT INTO pointers (source, place, target, fragment, decoded) SELECT v.* FROM v;
 
 -- name: drop_pointers
-WITH v(id) AS (VALUES (?)) DELETE FROM pointers WHERE source IN (SELECT v.id FROM v);
+WITH v (id bigint) AS ROWS DELETE FROM pointers WHERE source IN (SELECT v.id FROM v);
 
 -- name: new_elements
-WITH v(page, name) AS (VALUES (?, ?))
-INSERT OR IGNORE INTO elements SELECT v.* FROM v WHERE v.page IS NOT NULL;
+WITH v (page bigint, name text) AS ROWS
+INSERT INTO elements (page, name)
+SELECT {postgres: DISTINCT} v.* FROM v {sqlite: ON CONFLICT DO NOTHING};
 
 -- name: drop_elements
-WITH v(id) AS (VALUES (?)) DELETE FROM elements WHERE page IN (SELECT v.id FROM v);
+WITH v (id bigint) AS ROWS DELETE FROM elements WHERE page IN (SELECT v.id FROM v);
 
 -- name: make_sitemaps
-WITH v(id, depth) AS (VALUES (?, ?))
-UPDATE urls SET depth = min(urls.depth, v.depth), flags = urls.flags | 16
+WITH v (id bigint, depth bigint) AS ROWS
+UPDATE urls SET depth = least(urls.depth, v.depth), flags = urls.flags | 16
 FROM v WHERE urls.id = v.id;
 
 -- name: read_at
-WITH v(id) AS (VALUES (?))
-SELECT json_group_array(json_array(g.id, max(g.fetched_ms, coalesce(n.checked_ms, 0)) / 1e3))
+WITH v (id bigint) AS ROWS
+SELECT json_rows(json_array(g.id, greatest(g.fetched_ms, coalesce(n.checked_ms, 0)) / 1e3))
 FROM v CROSS JOIN readings AS g ON g.id = v.id LEFT JOIN plans AS n ON n.id = v.id;
 
 -- name: put_readings
-WITH v(id, kind, status, fetched_ms, body_bytes, urls, error) AS (VALUES (?, ?, ?, ?, ?, ?, ?))
-INSERT OR REPLACE INTO readings SELECT v.* FROM v WHERE v.id IS NOT NULL;
+WITH v (
+  id bigint, kind text, status bigint, fetched_ms bigint, body_bytes bigint, urls bigint,
+  error bigint
+) AS ROWS
+INSERT INTO readings (id, kind, status, fetched_ms, body_bytes, urls, error) SELECT v.* FROM v
+ON CONFLICT (id) DO REPLACE;
 
--- An entry that names only the URL leaves an earlier one as it is.
+-- An entry that names only the URL leaves an earlier one as it is. A priority that JSON could not
+-- return is none.
 -- name: put_hints
-WITH v(id, lastmod, changefreq, priority) AS (VALUES (?, ?, ?, ?))
-INSERT INTO hints SELECT v.* FROM v WHERE v.id IS NOT NULL
+WITH v (id bigint, lastmod bigint, changefreq text, priority double precision) AS ROWS
+INSERT INTO hints (id, lastmod, changefreq, priority)
+SELECT
+  v.id, v.lastmod, v.changefreq, CASE WHEN v.priority BETWEEN -1e300 AND 1e300 THEN v.priority END
+FROM v
 ON CONFLICT (id) DO UPDATE SET
   lastmod = excluded.lastmod, changefreq = excluded.changefreq, priority = excluded.priority
-WHERE coalesce(excluded.lastmod, excluded.changefreq, excluded.priority) IS NOT NULL;
+WHERE excluded.lastmod IS NOT NULL
+  OR excluded.changefreq IS NOT NULL
+  OR excluded.priority IS NOT NULL;
 
 -- name: make_listed
-WITH v(id) AS (VALUES (?))
+WITH v (id bigint) AS ROWS
 UPDATE urls SET flags = urls.flags | 32 FROM v WHERE urls.id = v.id AND urls.flags & 32 = 0;
 
 -- name: put_data
-WITH v(id, json) AS (VALUES (?, ?))
-INSERT OR REPLACE INTO data SELECT v.* FROM v WHERE v.id IS NOT NULL;
+WITH v (id bigint, json text) AS ROWS
+INSERT INTO data (id, json) SELECT v.* FROM v
+ON CONFLICT (id) DO REPLACE;
 
 -- name: mark_data
-WITH v(id) AS (VALUES (?))
+WITH v (id bigint) AS ROWS
 UPDATE urls SET flags = urls.flags | 128 FROM v WHERE urls.id = v.id AND urls.flags & 128 = 0;
 
+-- Times that JSON could not return are refused: NULL is not allowed there.
 -- name: put_plans
-WITH v(
+WITH v (
+  id bigint, slot bigint, due_at double precision, interval_s double precision, checked_ms bigint,
+  changed_ms bigint, visits bigint, failures bigint, etag text, last_modified text, declared text
+) AS ROWS
+INSERT INTO plans (
   id, slot, due_at, interval_s, checked_ms, changed_ms, visits, failures, etag, last_modified,
   declared
-) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
-INSERT OR REPLACE INTO plans SELECT v.* FROM v WHERE v.id IS NOT NULL;
+)
+SELECT
+  v.id, v.slot, CASE WHEN v.due_at BETWEEN -1e300 AND 1e300 THEN v.due_at END,
+  CASE WHEN v.interval_s BETWEEN -1e300 AND 1e300 THEN v.interval_s END,
+  v.checked_ms, v.changed_ms, v.visits, v.failures, v.etag, v.last_modified, v.declared
+FROM v
+ON CONFLICT (id) DO REPLACE;
 
 -- name: drop_plans
-WITH v(id) AS (VALUES (?)) DELETE FROM plans WHERE id IN (SELECT v.id FROM v);
+WITH v (id bigint) AS ROWS DELETE FROM plans WHERE id IN (SELECT v.id FROM v);
 
 -- name: settle_revisits
-WITH v(id) AS (VALUES (?))
+WITH v (id bigint) AS ROWS
 UPDATE slots SET revisit_at = (SELECT min(n.due_at) FROM plans AS n WHERE n.slot = slots.id)
 FROM v WHERE slots.id = v.id;
 
 -- name: move_plans
-UPDATE plans SET slot = (SELECT o.slot FROM origins AS o WHERE o.id = ?1)
-WHERE id IN (SELECT k.id FROM known AS k WHERE k.origin = ?1);
+UPDATE plans SET slot = (SELECT o.slot FROM origins AS o WHERE o.id = $1::bigint)
+WHERE id IN (SELECT k.id FROM known AS k WHERE k.origin = $1::bigint);
 
 -- name: changed_since
-WITH v(id) AS (VALUES (?))
-SELECT json_group_array(DISTINCT n.slot)
+WITH v (id bigint) AS ROWS
+SELECT json_rows(DISTINCT n.slot)
 FROM v CROSS JOIN plans AS n ON n.id = v.id CROSS JOIN hints AS h ON h.id = v.id
-WHERE h.lastmod * 1000 > n.checked_ms AND h.lastmod <= ? AND n.due_at > ?;
+WHERE h.lastmod * 1e3 > n.checked_ms AND h.lastmod <= $1::double precision
+AND n.due_at > $2::double precision;
 
 -- name: hasten_plans
-WITH v(id) AS (VALUES (?))
-UPDATE plans SET due_at = min(plans.due_at, ?) FROM v, hints AS h
-WHERE plans.id = v.id AND h.id = v.id AND h.lastmod * 1000 > plans.checked_ms AND h.lastmod <= ?;
+WITH v (id bigint) AS ROWS
+UPDATE plans SET due_at = least(plans.due_at, $1::double precision)
+FROM v WHERE plans.id = v.id AND EXISTS (
+  SELECT 1 FROM hints AS h
+  WHERE h.id = v.id AND h.lastmod * 1e3 > plans.checked_ms AND h.lastmod <= $2::double precision
+);
 
 -- name: due_plans
-WITH v(slot) AS (VALUES (?))
-SELECT json_group_array(json_array(
+WITH v (slot bigint) AS ROWS
+SELECT json_rows(json_array(
   v.slot,
   (
-    SELECT json_group_array(json_array(
+    SELECT json_rows(json_array(
       q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
-      q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag, q.last_modified,
-      q.declared, json(q.listing), q.looked, q.data, q.referrer, q.content_type
+      json_array(
+        0.0, q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag,
+        q.last_modified, q.declared
+      ),
+      json(q.listing), q.looked, q.data, q.referrer, q.content_type
     ))
     FROM (
       SELECT
         u.id, o.name || u.path AS url, u.depth, u.priority, u.flags,
         coalesce(k.status, g.status, 0) AS status,
-        xo.name || x.path AS redirect_url,
-        iif(p.body_hash IS NULL, NULL, printf('%016x', p.body_hash)) AS body_hash, n.interval_s,
+        xo.name || x.path AS redirect_url, hex16(p.body_hash) AS body_hash, n.interval_s,
         n.checked_ms / 1e3 AS checked_at, n.changed_ms / 1e3 AS changed_at, n.visits, n.failures,
         n.etag, n.last_modified,
-        coalesce(n.declared, iif(k.directives & 7 = 7 AND k.usage IS NULL, '', NULL)) AS declared,
-        iif(u.flags & 32, (
+        coalesce(n.declared, CASE WHEN k.directives & 7 = 7 AND k.usage IS NULL THEN '' END)
+          AS declared,
+        CASE WHEN u.flags & 32 <> 0 THEN (
           SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
-        ), NULL) AS listing,
+        ) END AS listing,
         coalesce(k.directives, 0) >> 3 AS looked,
         (SELECT t.text FROM texts AS t WHERE t.id = k.content_type) AS content_type,
-        iif(u.flags & 128, (SELECT d.json FROM data AS d WHERE d.id = u.id), NULL) AS data,
-        iif(?, (
+        CASE WHEN u.flags & 128 <> 0 THEN (SELECT d.json FROM data AS d WHERE d.id = u.id) END AS data,
+        CASE WHEN $1::boolean THEN (
           SELECT ro.name || r.path FROM urls AS r JOIN origins AS ro ON ro.id = r.origin
           WHERE r.id = u.referrer
-        ), NULL) AS referrer
+        ) END AS referrer
       FROM plans AS n CROSS JOIN urls AS u ON u.id = n.id
       CROSS JOIN origins AS o ON o.id = u.origin
       LEFT JOIN pages AS p ON p.id = u.id LEFT JOIN kinds AS k ON k.id = p.kind
       LEFT JOIN readings AS g ON g.id = u.id AND u.state = 4
       LEFT JOIN redirects AS d ON d.id = u.id LEFT JOIN urls AS x ON x.id = d.target
       LEFT JOIN origins AS xo ON xo.id = x.origin
-      WHERE n.slot = v.slot AND n.due_at <= ?
-      AND n.id NOT IN (SELECT value FROM json_each(?))
-      AND o.name NOT IN (SELECT value FROM json_each(?))
-      ORDER BY n.due_at, n.id LIMIT ?
+      WHERE n.slot = v.slot AND n.due_at <= $2::double precision
+      AND n.id NOT IN $3::ids AND o.name NOT IN $4::names
+      ORDER BY n.due_at, n.id LIMIT $5::bigint
     ) AS q
   ),
   (
-    SELECT min(n.due_at) - ? FROM plans AS n
-    WHERE n.slot = v.slot AND n.due_at > ? AND n.id NOT IN (SELECT value FROM json_each(?))
+    SELECT n.due_at - $6::double precision FROM plans AS n
+    WHERE n.slot = v.slot AND n.due_at > $7::double precision AND n.id NOT IN $8::ids
+    ORDER BY n.due_at LIMIT 1
   )
 ))
-FROM v WHERE v.slot IS NOT NULL;
+FROM v;
 
 -- name: revisits_due
 SELECT s.name FROM slots AS s
-WHERE s.revisit_at IS NOT NULL AND s.lease IS NULL AND s.paused = 0 AND s.revisit_at <= ?1
-AND max(s.next_at, coalesce(s.backoff_until, s.next_at)) <= ?1
-ORDER BY s.revisit_at LIMIT ?2;
-
--- name: next_revisit
-SELECT s.revisit_at, max(s.next_at, coalesce(s.backoff_until, s.next_at)) FROM slots AS s
 WHERE s.revisit_at IS NOT NULL AND s.lease IS NULL AND s.paused = 0
-ORDER BY s.revisit_at;
+AND s.revisit_at <= $1::double precision
+AND greatest(s.next_at, coalesce(s.backoff_until, s.next_at)) <= $1::double precision
+ORDER BY s.revisit_at LIMIT $2::bigint;
 
--- Pages without a plan among some ids, and the last of these ids, unless there are none above it.
--- name: unplanned
-SELECT json_array(json_array(
-  json_group_array(json_array(id, url, status, fetched_at, json(listing))),
-  iif(?1 + ?2 < (SELECT max(id) FROM urls), ?1 + ?2, NULL)
-)) FROM (
-  SELECT
-    p.id, o.name || u.path AS url, k.status, p.fetched_ms / 1e3 AS fetched_at,
-    iif(u.flags & 32, (
-      SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
-    ), NULL) AS listing
-  FROM pages AS p CROSS JOIN kinds AS k ON k.id = p.kind CROSS JOIN urls AS u ON u.id = p.id
-  CROSS JOIN origins AS o ON o.id = u.origin
-  WHERE p.id > ?1 AND p.id <= ?1 + ?2 AND NOT EXISTS (SELECT 1 FROM plans AS n WHERE n.id = p.id)
-  ORDER BY p.id
-);
+-- In order of their due time, so that the search for the first that may be visited ends where that
+-- alone is later than the best. Few of the rows are needed, and a server returns all that are asked
+-- for: the best of the first thousand will do there.
+-- name: next_revisit
+SELECT s.revisit_at, greatest(s.next_at, coalesce(s.backoff_until, s.next_at)) FROM slots AS s
+WHERE s.revisit_at IS NOT NULL AND s.lease IS NULL AND s.paused = 0
+ORDER BY s.revisit_at {postgres: LIMIT 1000};
 
 -- name: slots_unplanned
-WITH v(id) AS (VALUES (?))
-SELECT json_group_array(json_array(u.id, o.slot))
+WITH v (id bigint) AS ROWS
+SELECT json_rows(json_array(u.id, o.slot))
 FROM v CROSS JOIN urls AS u ON u.id = v.id AND u.state = 1
 CROSS JOIN origins AS o ON o.id = u.origin
 WHERE NOT EXISTS (SELECT 1 FROM plans AS n WHERE n.id = v.id);
 
 -- name: drop_pages
-WITH v(id) AS (VALUES (?)) DELETE FROM pages WHERE id IN (SELECT v.id FROM v);
+WITH v (id bigint) AS ROWS DELETE FROM pages WHERE id IN (SELECT v.id FROM v);
 
 -- name: new_ungoverned
-WITH v(origin, id) AS (VALUES (?, ?))
-INSERT INTO ungoverned SELECT v.* FROM v WHERE v.origin IS NOT NULL;
+WITH v (origin bigint, id bigint) AS ROWS
+INSERT INTO ungoverned (origin, id) SELECT v.* FROM v;
 
 -- name: drop_ungoverned
-WITH v(origin, id) AS (VALUES (?, ?))
+WITH v (origin bigint, id bigint) AS ROWS
 DELETE FROM ungoverned WHERE (origin, id) IN (SELECT v.origin, v.id FROM v);
 
 -- name: new_blocks
-WITH v(origin, id, verdict, judged, blocked_at, withdrawn) AS (VALUES (?, ?, ?, ?, ?, ?))
-INSERT INTO blocks SELECT v.* FROM v WHERE v.origin IS NOT NULL;
+WITH v (
+  origin bigint, id bigint, verdict bigint, judged smallint, blocked_at double precision,
+  withdrawn smallint
+) AS ROWS
+INSERT INTO blocks (origin, id, verdict, judged, blocked_at, withdrawn) SELECT v.* FROM v;
 
 -- name: drop_blocks
-WITH v(origin, id) AS (VALUES (?, ?))
+WITH v (origin bigint, id bigint) AS ROWS
 DELETE FROM blocks WHERE (origin, id) IN (SELECT v.origin, v.id FROM v);
 
 -- name: new_failures
-WITH v(id, error, attempts, last_at) AS (VALUES (?, ?, ?, ?))
-INSERT INTO failures SELECT v.* FROM v WHERE v.id IS NOT NULL;
+WITH v (id bigint, error bigint, attempts bigint, last_at double precision) AS ROWS
+INSERT INTO failures (id, error, attempts, last_at) SELECT v.* FROM v;
 
 -- name: drop_failures
-WITH v(id) AS (VALUES (?)) DELETE FROM failures WHERE id IN (SELECT v.id FROM v);
+WITH v (id bigint) AS ROWS DELETE FROM failures WHERE id IN (SELECT v.id FROM v);
 
 -- name: put_tries
-WITH v(id, attempts, refusals, error) AS (VALUES (?, ?, ?, ?))
-INSERT OR REPLACE INTO tries SELECT v.* FROM v WHERE v.id IS NOT NULL;
+WITH v (id bigint, attempts bigint, refusals bigint, error bigint) AS ROWS
+INSERT INTO tries (id, attempts, refusals, error) SELECT v.* FROM v
+ON CONFLICT (id) DO REPLACE;
 
 -- name: drop_tries
-WITH v(id) AS (VALUES (?)) DELETE FROM tries WHERE id IN (SELECT v.id FROM v);
+WITH v (id bigint) AS ROWS DELETE FROM tries WHERE id IN (SELECT v.id FROM v);
 
 -- name: put_redirects
-WITH v(id, target) AS (VALUES (?, ?))
-INSERT OR REPLACE INTO redirects SELECT v.* FROM v WHERE v.id IS NOT NULL;
+WITH v (id bigint, target bigint) AS ROWS
+INSERT INTO redirects (id, target) SELECT v.* FROM v
+ON CONFLICT (id) DO REPLACE;
 
 -- name: drop_redirects
-WITH v(id) AS (VALUES (?)) DELETE FROM redirects WHERE id IN (SELECT v.id FROM v);
+WITH v (id bigint) AS ROWS DELETE FROM redirects WHERE id IN (SELECT v.id FROM v);
 
 -- URLs that redirect to one, with ids above another.
 -- name: leading_to
-SELECT json_group_array(id) FROM (
-  SELECT r.id FROM redirects AS r WHERE r.target = ? AND r.id > ? ORDER BY r.id LIMIT ?
-);
+SELECT json_rows(id) FROM (
+  SELECT r.id FROM redirects AS r WHERE r.target = $1::bigint AND r.id > $2::bigint
+  ORDER BY r.id LIMIT $3::bigint
+) AS q;
 
 -- Of the given ones, those that anything redirects to.
 -- name: led_to
-WITH v(id) AS (VALUES (?))
-SELECT json_group_array(v.id) FROM v
+WITH v (id bigint) AS ROWS
+SELECT json_rows(v.id) FROM v
 WHERE EXISTS (SELECT 1 FROM redirects AS r WHERE r.target = v.id);
 
+-- The transaction that reads them deletes them; others meanwhile take the next ones.
 -- name: some_chains
-SELECT json_group_array(json_array(root, after)) FROM (SELECT root, after FROM chains LIMIT ?);
-
--- name: put_chains
-WITH v(root, after) AS (VALUES (?, ?))
-INSERT OR REPLACE INTO chains (root, after) SELECT v.root, v.after FROM v WHERE v.root IS NOT NULL;
+SELECT json_rows(json_array(root, after)) FROM (
+  SELECT root, after FROM chains ORDER BY root LIMIT $1::bigint {postgres: FOR UPDATE SKIP LOCKED}
+) AS q;
 
 -- name: drop_chains
-WITH v(id) AS (VALUES (?)) DELETE FROM chains WHERE root IN (SELECT v.id FROM v);
+WITH v (id bigint) AS ROWS DELETE FROM chains WHERE root IN (SELECT v.id FROM v);
 
 -- name: verdicts_of
-WITH v(id) AS (VALUES (?))
-SELECT json_group_array(
+WITH v (id bigint) AS ROWS
+SELECT json_rows(
   json_array(u.id, b.withdrawn, w.reason, w.dialect, w.rule, w.line, w.robots_url, w.body)
 )
 FROM v CROSS JOIN urls AS u ON u.id = v.id
 CROSS JOIN blocks AS b ON b.origin = u.origin AND b.id = u.id
 CROSS JOIN verdicts AS w ON w.id = b.verdict;
 
--- name: verdict_id
-SELECT id FROM verdicts
-WHERE robots_url = ? AND reason = ? AND dialect = ? AND coalesce(rule, '') = coalesce(?, '')
-  AND coalesce(line, 0) = coalesce(?, 0) AND coalesce(body, 0) = coalesce(?, 0);
-
 -- name: new_verdict
-INSERT INTO verdicts (robots_url, reason, dialect, rule, line, body) VALUES (?, ?, ?, ?, ?, ?)
-RETURNING id;
-
--- name: add_to_skips
-WITH v(reason, count) AS (VALUES (?, ?))
-INSERT INTO skips (reason, count) SELECT v.reason, v.count FROM v WHERE v.reason IS NOT NULL
-ON CONFLICT (reason) DO UPDATE SET count = count + excluded.count;
+INSERT INTO verdicts (robots_url, reason, dialect, rule, line, body)
+VALUES ($1::text, $2::text, $3::text, $4::text, $5::bigint, $6::bigint)
+{postgres: ON CONFLICT DO NOTHING} RETURNING id;
 
 -- ---------------------------------------------------------------- counters and clocks
 
 -- name: count_origins
-WITH v(id, queued, visited, blocked, failed, body_bytes, judged, ungoverned)
-  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
+WITH v (
+  id bigint, queued bigint, visited bigint, blocked bigint, failed bigint, body_bytes bigint,
+  judged bigint, ungoverned bigint
+) AS ROWS
 UPDATE origins SET
   queued = origins.queued + v.queued, visited = origins.visited + v.visited,
   blocked = origins.blocked + v.blocked, failed = origins.failed + v.failed,
@@ -423,7 +439,9 @@ UPDATE origins SET
 FROM v WHERE origins.id = v.id;
 
 -- name: count_slots
-WITH v(id, queued, visited, blocked, failed, body_bytes) AS (VALUES (?, ?, ?, ?, ?, ?))
+WITH v (
+  id bigint, queued bigint, visited bigint, blocked bigint, failed bigint, body_bytes bigint
+) AS ROWS
 UPDATE slots SET
   queued = slots.queued + v.queued, visited = slots.visited + v.visited,
   blocked = slots.blocked + v.blocked, failed = slots.failed + v.failed,
@@ -433,525 +451,442 @@ FROM v WHERE slots.id = v.id;
 -- What is newly queued is due at once, so a free host can move when it has rested. Most could
 -- before, and are not written.
 -- name: wake_slots
-WITH v(id) AS (VALUES (?))
-UPDATE slots SET ready_at = max(next_at, coalesce(backoff_until, next_at))
+WITH v (id bigint) AS ROWS
+UPDATE slots SET ready_at = greatest(next_at, coalesce(backoff_until, next_at))
 FROM v WHERE slots.id = v.id AND slots.lease IS NULL
-AND slots.ready_at <> max(slots.next_at, coalesce(slots.backoff_until, slots.next_at));
+AND slots.ready_at <> greatest(slots.next_at, coalesce(slots.backoff_until, slots.next_at));
 
--- The clocks of held hosts, and what the same transaction counts there.
+-- The clocks of held hosts, and what the same transaction counts there. On a server, the stamp is a
+-- new tick: whoever has seen it, or a later one, knows that these clocks were stored before.
 -- name: wind_slots
-WITH v(
-  id, next_at, backoff_until, delay_s, delay_source, latency_s, backoff_level, denials,
-  connect_failures, contacts, smallest_rest_s, peak_concurrency, breaches, ring, ended_at,
-  backoff_status, rest_s, backoff_s, rested_s, unproven, queued, visited, blocked, failed, body_bytes
-) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+WITH v (
+  id bigint, next_at double precision, backoff_until double precision, ring bigint,
+  ended_at double precision,
+  rest_s double precision, rested_s double precision, delay_s double precision, delay_source text,
+  latency_s double precision, backoff_level bigint, backoff_s double precision, denials bigint,
+  connect_failures bigint, backoff_status bigint, contacts bigint,
+  smallest_rest_s double precision, peak_concurrency bigint, breaches bigint, unproven bigint,
+  queued bigint, visited bigint, blocked bigint, failed bigint, body_bytes bigint
+) AS ROWS
 UPDATE slots SET
-  next_at = v.next_at, backoff_until = v.backoff_until, delay_s = v.delay_s,
+  next_at = v.next_at, backoff_until = v.backoff_until, ring = v.ring,
+  ended_at = coalesce(v.ended_at, slots.ended_at),
+  rest_s = v.rest_s, rested_s = coalesce(v.rested_s, slots.rested_s), delay_s = v.delay_s,
   delay_source = v.delay_source, latency_s = v.latency_s, backoff_level = v.backoff_level,
-  denials = v.denials, connect_failures = v.connect_failures, contacts = v.contacts,
-  smallest_rest_s = v.smallest_rest_s, peak_concurrency = v.peak_concurrency,
-  breaches = v.breaches, ring = v.ring, ended_at = coalesce(v.ended_at, slots.ended_at),
-  backoff_status = v.backoff_status,
-  rest_s = v.rest_s, backoff_s = v.backoff_s, rested_s = coalesce(v.rested_s, slots.rested_s),
-  unproven = v.unproven, boot = ?, uptime_s = ?, stamp = ?,
+  backoff_s = v.backoff_s, denials = v.denials, connect_failures = v.connect_failures,
+  backoff_status = v.backoff_status, contacts = v.contacts, smallest_rest_s = v.smallest_rest_s,
+  peak_concurrency = v.peak_concurrency, breaches = v.breaches, unproven = v.unproven,
+  boot = $1::bigint, uptime_s = $2::double precision,
+  stamp = {sqlite: $3::bigint}{postgres: (SELECT nextval('ticks'))},
   queued = slots.queued + v.queued, visited = slots.visited + v.visited,
   blocked = slots.blocked + v.blocked, failed = slots.failed + v.failed,
   body_bytes = slots.body_bytes + v.body_bytes
 FROM v WHERE slots.id = v.id;
 
--- Works out anew when free hosts can move, and gives back those that are released.
+-- Works out anew when free hosts can move, and gives back those that are released. An earlier
+-- statement of the transaction has locked the slots: this one sees what others committed before.
 -- name: settle_slots
-WITH v(id, released) AS (VALUES (?, ?))
+WITH v (id bigint, released boolean) AS ROWS
 UPDATE slots SET
-lease = iif(v.released, NULL, slots.lease), clean = iif(v.released, 1, slots.clean),
-ready_at = max(
+lease = CASE WHEN v.released THEN NULL ELSE slots.lease END,
+clean = CASE WHEN v.released THEN 1 ELSE slots.clean END,
+ready_at = greatest(
   next_at,
   coalesce(backoff_until, next_at),
   coalesce((
     SELECT min(coalesce(
-      (SELECT 0.0 FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL LIMIT 1),
-      (SELECT min(u.due_at) FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL)
+      (
+        SELECT CAST(0.0 AS double precision) FROM urls AS u
+        WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL LIMIT 1
+      ),
+      (
+        SELECT u.due_at FROM urls AS u
+        WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL ORDER BY u.due_at LIMIT 1
+      )
     ))
     FROM origins AS o WHERE o.slot = slots.id AND o.pending = 1
   ), next_at)
 )
 FROM v WHERE slots.id = v.id;
 
--- name: put_contacts
-WITH v(slot, place, start_at, end_at, kind, status) AS (VALUES (?, ?, ?, ?, ?, ?))
-INSERT OR REPLACE INTO contacts SELECT v.* FROM v WHERE v.slot IS NOT NULL;
-
 -- name: move_origin
-WITH v(id, slot) AS (VALUES (?, ?))
+WITH v (id bigint, slot bigint) AS ROWS
 UPDATE origins SET slot = v.slot FROM v WHERE origins.id = v.id;
 
 -- Of origins that belonged to no host yet.
 -- name: home_origins
-WITH v(id, slot) AS (VALUES (?, ?))
+WITH v (id bigint, slot bigint) AS ROWS
 UPDATE origins SET slot = v.slot FROM v WHERE origins.id = v.id AND origins.slot IS NULL;
 
 -- name: origin_counts
-SELECT queued, visited, blocked, failed, body_bytes FROM origins WHERE id = ?;
+SELECT queued, visited, blocked, failed, body_bytes FROM origins WHERE id = $1::bigint;
 
 -- ---------------------------------------------------------------- sessions and leases
-
--- name: crawl
-SELECT session, last_at, shift_s FROM crawl;
-
--- name: uptime
-SELECT boot, uptime_s FROM crawl WHERE id = 1;
-
--- name: new_crawl
-INSERT INTO crawl (id, session, last_at, shift_s) VALUES (1, 0, ?, 0.0);
 
 -- name: new_session
 UPDATE crawl SET session = session + 1 RETURNING session;
 
--- name: begin_session
-INSERT OR REPLACE INTO sessions (id, name, began_at) VALUES (?, ?, ?);
-
 -- name: name_session
-UPDATE sessions SET name = ? WHERE id = ?;
-
--- Free hosts that rest from their last contact alone, and could be reckoned anew.
--- name: rouse
-UPDATE slots SET next_at = ended_at
-WHERE lease IS NULL AND next_at > ?1 AND ended_at < next_at
-AND next_at <= ended_at + delay_s + 0.001
-AND (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = slots.id LIMIT ?2)) < ?2
-RETURNING id;
+UPDATE sessions SET name = $1::text WHERE id = $2::bigint;
 
 -- name: rouse_one
-UPDATE slots SET next_at = ended_at
-WHERE name = ?3 AND lease IS NULL AND next_at > ?1 AND ended_at < next_at
-AND next_at <= ended_at + delay_s + 0.001
-AND (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = slots.id LIMIT ?2)) < ?2
+UPDATE slots AS s SET next_at = s.ended_at
+WHERE s.name = $3::text AND s.lease IS NULL AND s.next_at > $1::double precision
+AND s.ended_at < s.next_at AND s.next_at <= s.ended_at + s.delay_s + 0.001
+AND (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT $2::bigint) AS c)
+  < $2::bigint
 RETURNING id;
 
 -- name: put_paused
-UPDATE crawl SET paused = ?;
+UPDATE crawl SET paused = $1::smallint;
 
 -- name: paused
 SELECT paused FROM crawl;
 
 -- name: end_session
-UPDATE sessions SET ended_at = ? WHERE id = ?;
-
--- name: forget_sessions
-DELETE FROM sessions WHERE id <= ?;
-
--- name: distrust
-UPDATE crawl SET distrusted = ? WHERE id = 1;
-
--- name: put_time
-UPDATE crawl SET last_at = ?, shift_s = ?, boot = ?, uptime_s = ?;
-
--- name: leased
-SELECT json_group_array(id) FROM slots WHERE lease IS NOT NULL;
+UPDATE sessions SET ended_at = $1::double precision WHERE id = $2::bigint;
 
 -- name: held
-SELECT json_group_array(json_array(id, name, epoch, ring)) FROM slots WHERE lease = ?;
+SELECT json_rows(json_array(id, name, epoch, ring))
+FROM slots WHERE lease = $1::bigint AND lease IS NOT NULL;
 
--- name: void_leases
-UPDATE slots SET lease = NULL WHERE lease IS NOT NULL;
-
--- name: totals
-SELECT
-  coalesce(sum(visited), 0), coalesce(sum(blocked), 0), coalesce(sum(failed), 0),
-  coalesce(sum(queued), 0), count(*), coalesce(sum(body_bytes), 0),
-  0, NULL  -- a database on a server may go back in time
-FROM slots;
-
--- name: newest_ids
-SELECT
-  (SELECT coalesce(max(id), 0) FROM urls), (SELECT coalesce(max(id), 0) FROM slots),
-  (SELECT coalesce(max(id), 0) FROM origins), (SELECT coalesce(max(id), 0) FROM texts);
-
+-- Locks them; hosts that another worker is looking at are left to it.
 -- name: claimable
-SELECT json_group_array(id) FROM (
+SELECT json_rows(id) FROM (
   SELECT s.id FROM slots AS s
-  WHERE s.pending = 1 AND s.lease IS NULL AND s.paused = 0 AND s.ready_at <= ?
-  ORDER BY s.ready_at, s.served LIMIT ?
-);
+  WHERE s.pending = 1 AND s.lease IS NULL AND s.paused = 0 AND s.ready_at <= $1::double precision
+  ORDER BY s.ready_at, s.served, s.id LIMIT $2::bigint {postgres: FOR NO KEY UPDATE SKIP LOCKED}
+) AS q;
 
--- name: lease
-WITH v(id, served) AS (VALUES (?, ?))
-UPDATE slots SET lease = ?, epoch = epoch + 1, clean = 0, served = v.served
-FROM v WHERE slots.id = v.id;
-
+-- Of free hosts, where there are several workers, which it locks. The waits are as of the stamp.
 -- Numbers are bounded, because JSON has no infinity.
 -- name: leases
-WITH v(id) AS (VALUES (?))
-SELECT json_group_array(json_array(
-  s.id, s.name, s.epoch, s.clean AND (s.contacts = 0 OR s.stamp > c.distrusted), s.lease,
-  s.stamp, s.boot, s.uptime_s, min(s.rest_s, 1e12), min(s.backoff_s, 1e12),
-  min(s.delay_s, 1e12), s.delay_source, min(s.latency_s, 1e12), s.backoff_level, s.denials,
-  s.connect_failures, s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.unproven, s.ring,
-  min(s.rested_s, 1e12), s.paused, min(s.slow_s, 1e12), s.visited, s.body_bytes,
-  (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT ?)), s.backoff_status
-))
-FROM v CROSS JOIN slots AS s ON s.id = v.id CROSS JOIN crawl AS c ON c.id = 1;
-
--- What has fallen due joins the queue at its place; where that is very much, some at a time.
--- name: promote
-WITH v(slot) AS (VALUES (?))
-UPDATE urls SET due_at = NULL WHERE id IN (
-  SELECT w.id FROM v CROSS JOIN urls AS w ON w.id IN (
-    SELECT u.id FROM origins AS o CROSS JOIN urls AS u
-    ON u.origin = o.id AND u.state = 0 AND u.due_at <= ?
-    WHERE o.slot = v.slot AND o.pending = 1 LIMIT ?
+WITH v (id bigint) AS ROWS
+SELECT json_rows(json_array(
+  s.id, s.name, s.epoch, s.ring, s.lease, s.stamp, s.boot, s.uptime_s,
+  CASE WHEN s.clean = 1 AND (s.stamp > c.distrusted {sqlite: OR s.contacts = 0}) THEN 1 ELSE 0 END,
+  s.paused, CASE WHEN s.slow_s IS NOT NULL THEN least(s.slow_s, 1e12) END, s.visited, s.body_bytes,
+  (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT $1::bigint) AS q),
+  json_array(
+    least(s.rest_s, 1e12), CASE WHEN s.rested_s IS NOT NULL THEN least(s.rested_s, 1e12) END,
+    least(s.delay_s, 1e12), s.delay_source,
+    CASE WHEN s.latency_s IS NOT NULL THEN least(s.latency_s, 1e12) END, s.backoff_level,
+    least(coalesce(s.backoff_s, 0.0), 1e12), s.denials, s.connect_failures, s.backoff_status,
+    s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.unproven
   )
-);
+))
+FROM (
+  SELECT s.* FROM v CROSS JOIN slots AS s ON s.id = v.id
+  {postgres: WHERE s.lease IS NULL ORDER BY s.id FOR NO KEY UPDATE OF s}
+) AS s CROSS JOIN crawl AS c ON c.id = 1;
 
 -- The best due URLs of some origins of the wanted slots, and in how many seconds the next one falls
 -- due: a difference, because JSON gives a number 15 digits, too few for the microseconds of a date.
 -- name: prefetch
-WITH v(slot, after) AS (VALUES (?, ?))
-SELECT json_group_array(json_array(
+WITH v (slot bigint, after bigint) AS ROWS
+SELECT json_rows(json_array(
   v.slot, o.id, o.name,
   (
-    SELECT json_group_array(json_array(
+    SELECT json_rows(json_array(
       q.id, q.path, q.depth, q.priority, q.turn, q.flags,
-      iif(q.flags & 4, (SELECT t.attempts FROM tries AS t WHERE t.id = q.id), 0),
-      iif(q.flags & 4, (SELECT t.refusals FROM tries AS t WHERE t.id = q.id), 0),
-      json(iif(q.flags & 32, (
+      CASE WHEN q.flags & 4 <> 0 THEN (SELECT t.attempts FROM tries AS t WHERE t.id = q.id) ELSE 0 END,
+      CASE WHEN q.flags & 4 <> 0 THEN (SELECT t.refusals FROM tries AS t WHERE t.id = q.id) ELSE 0 END,
+      json(CASE WHEN q.flags & 32 <> 0 THEN (
         SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = q.id
-      ), NULL)),
-      iif(q.flags & 128, (SELECT d.json FROM data AS d WHERE d.id = q.id), NULL),
-      iif(?, (
+      ) END),
+      CASE WHEN q.flags & 128 <> 0 THEN (SELECT d.json FROM data AS d WHERE d.id = q.id) END,
+      CASE WHEN $1::boolean THEN (
         SELECT ro.name || r.path FROM urls AS r JOIN origins AS ro ON ro.id = r.origin
         WHERE r.id = q.referrer
-      ), NULL)
+      ) END
     ))
     FROM (
       SELECT u.id, u.path, u.depth, u.priority, u.turn, u.flags, u.referrer FROM urls AS u
-      WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL
-      AND u.id NOT IN (SELECT value FROM json_each(?))
-      ORDER BY u.priority DESC, u.turn, u.depth, u.id LIMIT ?
+      WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL AND u.id NOT IN $2::ids
+      ORDER BY u.priority DESC, u.turn, u.depth, u.id LIMIT $3::bigint
     ) AS q
   ),
   (
-    SELECT min(u.due_at) - ? FROM urls AS u
-    WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL
+    SELECT u.due_at - $4::double precision FROM urls AS u
+    WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL ORDER BY u.due_at LIMIT 1
   )
 ))
-FROM v CROSS JOIN origins AS o ON o.id IN (
-  SELECT w.id FROM origins AS w WHERE w.slot = v.slot AND w.pending = 1 AND w.id > v.after
-  ORDER BY w.id LIMIT ?
-);
+FROM v CROSS JOIN {sqlite: origins AS o ON o.id IN}{postgres: LATERAL} (
+  SELECT w.id {postgres: , w.name} FROM origins AS w
+  WHERE w.slot = v.slot AND w.pending = 1 AND w.id > v.after
+  ORDER BY w.id LIMIT $5::bigint
+) {postgres: AS o};
 
 -- name: next_claim
-SELECT min(ready_at) FROM slots WHERE pending = 1 AND lease IS NULL AND paused = 0;
+SELECT s.ready_at FROM slots AS s WHERE s.pending = 1 AND s.lease IS NULL AND s.paused = 0
+ORDER BY s.ready_at LIMIT 1;
 
 -- A free host to which no URL belongs.
 -- name: unused_slot
 SELECT s.id FROM slots AS s
-WHERE s.name = ? AND s.lease IS NULL AND NOT EXISTS (
+WHERE s.name = $1::text AND s.lease IS NULL AND NOT EXISTS (
   SELECT 1 FROM origins AS o JOIN known AS k ON k.origin = o.id WHERE o.slot = s.id
 );
 
 -- name: drop_contacts
-DELETE FROM contacts WHERE slot = ?;
+DELETE FROM contacts WHERE slot = $1::bigint;
 
 -- name: drop_origins
-DELETE FROM origins WHERE slot = ?;
+DELETE FROM origins WHERE slot = $1::bigint;
 
 -- name: drop_slot
-DELETE FROM slots WHERE id = ?;
+DELETE FROM slots WHERE id = $1::bigint;
 
 -- ---------------------------------------------------------------- robots.txt
 
+-- Keeps the body until the transaction that is about to refer to it has ended.
 -- name: body_id
-SELECT id FROM bodies WHERE hash = ?;
+SELECT id FROM bodies WHERE hash = $1::bytea {postgres: FOR KEY SHARE};
 
 -- name: new_body
-INSERT INTO bodies (hash, size, packed, domain, packed_bytes) VALUES (?, ?, ?, ?, ?) RETURNING id;
+INSERT INTO bodies (hash, size, packed, domain, packed_bytes)
+VALUES ($1::bytea, $2::bigint, $3::bytea, $4::text, $5::bigint)
+{postgres: ON CONFLICT DO NOTHING} RETURNING id;
 
 -- name: bytes_of_domain
-SELECT coalesce(sum(packed_bytes), 0) FROM bodies WHERE domain = ?;
+SELECT CAST(coalesce(sum(packed_bytes), 0) AS bigint) FROM bodies WHERE domain = $1::text;
 
 -- Bodies that only explain earlier verdicts, the oldest first.
 -- name: unused_bodies
 SELECT b.id, b.packed_bytes FROM bodies AS b
-WHERE b.domain = ? AND NOT EXISTS (SELECT 1 FROM copies AS c WHERE c.body = b.id)
-ORDER BY b.id LIMIT ?;
+WHERE b.domain = $1::text AND NOT EXISTS (SELECT 1 FROM copies AS c WHERE c.body = b.id)
+ORDER BY b.id LIMIT $2::bigint {postgres: FOR UPDATE OF b SKIP LOCKED};
 
 -- name: drop_earlier_copy
-DELETE FROM earlier_copies WHERE body = ?;
+DELETE FROM earlier_copies WHERE body = $1::bigint;
 
 -- name: empty_body
-UPDATE bodies SET hash = ?, packed = ?, domain = NULL, packed_bytes = NULL WHERE id = ?;
-
--- Bodies that no copy and no verdict needs any longer.
--- name: drop_bodies
-WITH v(id) AS (VALUES (?))
-DELETE FROM bodies WHERE id IN (SELECT v.id FROM v)
-AND NOT EXISTS (SELECT 1 FROM copies AS c WHERE c.body = bodies.id)
-AND NOT EXISTS (SELECT 1 FROM earlier_copies AS e WHERE e.body = bodies.id)
-AND NOT EXISTS (SELECT 1 FROM verdicts AS d WHERE d.body = bodies.id);
+UPDATE bodies SET hash = $1::bytea, packed = $2::bytea, domain = NULL, packed_bytes = NULL
+WHERE id = $3::bigint;
 
 -- name: bodies_of_slot
 SELECT DISTINCT c.body FROM origins AS o JOIN copies AS c ON c.origin = o.id
-WHERE o.slot = ?1 AND c.body IS NOT NULL
+WHERE o.slot = $1::bigint AND c.body IS NOT NULL
 UNION
-SELECT e.body FROM origins AS o JOIN earlier_copies AS e ON e.origin = o.id WHERE o.slot = ?1;
+SELECT e.body FROM origins AS o JOIN earlier_copies AS e ON e.origin = o.id WHERE o.slot = $1::bigint;
 
 -- name: drop_earlier_copies
-DELETE FROM earlier_copies WHERE origin IN (SELECT id FROM origins WHERE slot = ?);
+DELETE FROM earlier_copies WHERE origin IN (SELECT id FROM origins WHERE slot = $1::bigint);
 
 -- name: earlier_body
-SELECT body FROM earlier_copies WHERE origin = ?;
+SELECT body FROM earlier_copies WHERE origin = $1::bigint;
 
 -- Of the copy that is about to be replaced.
 -- name: put_earlier_copy
-INSERT OR REPLACE INTO earlier_copies (origin, body, copy_at, replaced_at)
-SELECT c.origin, c.body, c.copy_at, coalesce(?2, c.copy_at, 0.0) FROM copies AS c
-WHERE c.origin = ?1 AND c.body IS NOT NULL;
+INSERT INTO earlier_copies (origin, body, copy_at, replaced_at)
+SELECT c.origin, c.body, c.copy_at, coalesce($2::double precision, c.copy_at, 0.0)
+FROM copies AS c WHERE c.origin = $1::bigint AND c.body IS NOT NULL
+ON CONFLICT (origin) DO REPLACE;
 
 -- name: earlier_copy
 SELECT b.packed, e.copy_at, e.replaced_at
 FROM origins AS o JOIN earlier_copies AS e ON e.origin = o.id JOIN bodies AS b ON b.id = e.body
-WHERE o.name = ?;
+WHERE o.name = $1::text;
 
 -- name: drop_copies
-DELETE FROM copies WHERE origin IN (SELECT id FROM origins WHERE slot = ?);
+DELETE FROM copies WHERE origin IN (SELECT id FROM origins WHERE slot = $1::bigint);
 
 -- name: put_copy
-INSERT OR REPLACE INTO copies (
+INSERT INTO copies (
   origin, body, status, copy_at, etag, last_modified, validators_url, fetched_at, expires_at,
   retry_at, failures, unreachable_since, gone_since, error, truncated
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+) VALUES (
+  $1::bigint, $2::bigint, $3::bigint, $4::double precision, $5::text, $6::text, $7::text,
+  $8::double precision, $9::double precision, $10::double precision, $11::bigint,
+  $12::double precision, $13::double precision, $14::text, $15::smallint
+)
+ON CONFLICT (origin) DO REPLACE;
 
 -- name: put_robots_at
-UPDATE origins SET robots_at = ? WHERE id = ?;
+UPDATE origins SET robots_at = $1::double precision WHERE id = $2::bigint;
 
 -- name: failing_robots
 SELECT o.name, s.name, s.id FROM copies AS c JOIN origins AS o ON o.id = c.origin
 JOIN slots AS s ON s.id = o.slot
-WHERE c.failures > 0 AND c.error LIKE ?2 || ':%'
-AND (?1 IS NULL OR o.hostname = ?1 OR s.name = ?1);
+WHERE c.failures > 0
+AND {sqlite: c.error LIKE $2::text || ':%'}{postgres: starts_with(c.error, $2::text || ':')}
+AND ($1::text IS NULL OR o.hostname = $1::text OR s.name = $1::text);
 
 -- What it was put off for, beyond its delay, was the robots.txt.
 -- name: release_slots
-WITH v(id) AS (VALUES (?))
-UPDATE slots SET next_at = min(next_at, ? + delay_s), rest_s = min(rest_s, delay_s) FROM v WHERE slots.id = v.id;
+WITH v (id bigint) AS ROWS
+UPDATE slots SET
+  next_at = least(next_at, $1::double precision + delay_s), rest_s = least(rest_s, delay_s)
+FROM v WHERE slots.id = v.id;
 
 -- name: mark_to_rejudge
-UPDATE origins SET rejudge_at = coalesce(rejudge_at, ?) WHERE id = ?;
+UPDATE origins SET rejudge_at = coalesce(rejudge_at, $1::double precision) WHERE id = $2::bigint;
 
 -- Of pages that were asked for before there was an answer, and committed after.
 -- name: mark_late
-WITH v(id) AS (VALUES (?))
-UPDATE origins SET rejudge_at = coalesce(rejudge_at, ?)
-WHERE id IN (SELECT v.id FROM v)
+WITH v (id bigint) AS ROWS
+UPDATE origins SET rejudge_at = coalesce(rejudge_at, $1::double precision)
+FROM v WHERE origins.id = v.id
 AND EXISTS (SELECT 1 FROM copies AS c WHERE c.origin = origins.id AND c.failures = 0);
-
--- name: mark_all_to_rejudge
-UPDATE origins SET rejudge_at = ? WHERE rejudge_at IS NULL AND judged + ungoverned > 0;
 
 -- name: rejudge_due
 SELECT s.name, o.name FROM origins AS o JOIN slots AS s ON s.id = o.slot
-WHERE o.rejudge_at IS NOT NULL AND o.judged + o.ungoverned > 0
-ORDER BY o.rejudge_at LIMIT ?;
+WHERE o.rejudge_at IS NOT NULL AND {sqlite: o.judged + o.ungoverned > 0}{postgres: o.judgeable}
+ORDER BY o.rejudge_at LIMIT $1::bigint;
 
 -- name: rejudge_done
-UPDATE origins SET rejudge_at = NULL WHERE name = ?;
+UPDATE origins SET rejudge_at = NULL WHERE name = $1::text;
 
 -- name: body_of_copy
-SELECT body FROM copies WHERE origin = ?;
+SELECT body FROM copies WHERE origin = $1::bigint;
 
 -- name: copy
 SELECT
   o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified, c.validators_url, c.fetched_at,
   c.expires_at, c.retry_at, c.failures, c.unreachable_since, c.gone_since, c.error, c.truncated
 FROM origins AS o JOIN copies AS c ON c.origin = o.id LEFT JOIN bodies AS b ON b.id = c.body
-WHERE o.name = ?;
+WHERE o.name = $1::text;
 
 -- Of hosts with many origins, the copies of some, those with queued URLs first.
 -- name: copies_of_slots
-WITH v(slot) AS (VALUES (?))
+WITH v (slot bigint) AS ROWS
 SELECT
   v.slot, l.size, o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified,
   c.validators_url, c.fetched_at, c.expires_at, c.retry_at, c.failures, c.unreachable_since,
   c.gone_since, c.error, c.truncated
-FROM v CROSS JOIN origins AS o ON o.id IN (
-  SELECT * FROM (SELECT w.id FROM origins AS w WHERE w.slot = v.slot AND w.pending = 1 LIMIT ?)
+FROM v CROSS JOIN {sqlite: origins AS o ON o.id IN}{postgres: LATERAL} (
+  SELECT * FROM (
+    SELECT w.id {postgres: , w.name} FROM origins AS w
+    WHERE w.slot = v.slot AND w.pending = 1 LIMIT $1::bigint
+  ) AS r
   UNION
-  SELECT * FROM (SELECT a.id FROM origins AS a WHERE a.slot = v.slot LIMIT ?)
-)
+  SELECT * FROM (
+    SELECT a.id {postgres: , a.name} FROM origins AS a WHERE a.slot = v.slot LIMIT $2::bigint
+  ) AS q
+) {postgres: AS o}
 CROSS JOIN copies AS c ON c.origin = o.id
-LEFT JOIN bodies AS b ON b.id = c.body AND b.size <= ?
-LEFT JOIN bodies AS l ON l.id = c.body AND l.size > ?;
-
--- name: robots_due
-SELECT s.name, o.name FROM origins AS o JOIN slots AS s ON s.id = o.slot
-WHERE o.robots_at IS NOT NULL AND o.governs = 1 AND o.robots_at <= ?
-AND s.lease IS NULL AND s.paused = 0 AND max(s.next_at, coalesce(s.backoff_until, s.next_at)) <= ?
-ORDER BY o.robots_at LIMIT ?;
-
--- In order of their due time, so that the search for the first that may be asked ends where that
--- alone is later than the best.
--- name: next_robots
-SELECT o.robots_at - ?, max(s.next_at, coalesce(s.backoff_until, s.next_at)) - ?
-FROM origins AS o JOIN slots AS s ON s.id = o.slot
-WHERE o.robots_at IS NOT NULL AND o.governs = 1
-AND s.lease IS NULL AND s.paused = 0
-ORDER BY o.robots_at;
+LEFT JOIN bodies AS b ON b.id = c.body AND b.size <= $3::bigint
+LEFT JOIN bodies AS l ON l.id = c.body AND l.size > $4::bigint;
 
 -- name: ungoverned
-SELECT json_group_array(json_array(id, url)) FROM (
-SELECT g.id, o.name || u.path AS url FROM origins AS o JOIN ungoverned AS g ON g.origin = o.id
-JOIN urls AS u ON u.id = g.id
-WHERE o.name = ? ORDER BY g.id LIMIT ?
-);
+SELECT json_rows(json_array(id, url)) FROM (
+  SELECT g.id, o.name || u.path AS url FROM origins AS o JOIN ungoverned AS g ON g.origin = o.id
+  JOIN urls AS u ON u.id = g.id
+  WHERE o.name = $1::text ORDER BY g.id LIMIT $2::bigint
+) AS q;
 
 -- name: blocked_by_robots
-SELECT json_group_array(json_array(id, url)) FROM (
-SELECT b.id, o.name || u.path AS url FROM origins AS o JOIN blocks AS b ON b.origin = o.id
-JOIN urls AS u ON u.id = b.id
-WHERE o.name = ? AND b.id > ? AND b.judged = 1 ORDER BY b.id LIMIT ?
-);
+SELECT json_rows(json_array(id, url)) FROM (
+  SELECT b.id, o.name || u.path AS url FROM origins AS o JOIN blocks AS b ON b.origin = o.id
+  JOIN urls AS u ON u.id = b.id
+  WHERE o.name = $1::text AND b.id > $2::bigint AND b.judged = 1 ORDER BY b.id LIMIT $3::bigint
+) AS q;
 
 -- ---------------------------------------------------------------- by hand, and in bulk
 
--- Some queued URLs of a host, or of one of its origins; the pieces of a bulk are small, so that the
--- store is not held for long.
--- name: some_queued
-SELECT json_group_array(json_array(id, origin)) FROM (
-  SELECT u.id, u.origin FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.pending = 1
-    AND u.state = 0 AND u.due_at IS NULL
-  UNION ALL
-  SELECT u.id, u.origin FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.pending = 1
-    AND u.state = 0 AND u.due_at IS NOT NULL
-  LIMIT ?3
-);
-
 -- name: drop_some_tries
-DELETE FROM tries WHERE id IN (SELECT value FROM json_each(?));
+DELETE FROM tries WHERE id IN $1::ids;
 
 -- name: fail_some
 INSERT INTO failures (id, error, attempts, last_at)
-SELECT value, ?2, ?3, ?4 FROM json_each(?1);
+SELECT u.id, $2::bigint, $3::bigint, $4::double precision FROM urls AS u WHERE u.id IN $1::ids;
 
 -- name: fail_some_urls
 UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & ~68
-WHERE id IN (SELECT value FROM json_each(?));
-
--- name: suspect
-UPDATE urls SET flags = flags | 64,
-  due_at = iif(state = 0 AND NOT flags & 16, max(coalesce(due_at, 0), ?2), due_at)
-WHERE id IN (SELECT value FROM json_each(?1));
+WHERE id IN $1::ids;
 
 -- name: some_failed
-SELECT json_group_array(json_array(id, origin, slot, name)) FROM (
+SELECT json_rows(json_array(id, origin, slot, name)) FROM (
   SELECT f.id, u.origin, o.slot, s.name FROM failures AS f
   CROSS JOIN urls AS u ON u.id = f.id
   CROSS JOIN origins AS o ON o.id = u.origin
   CROSS JOIN slots AS s ON s.id = o.slot
-  WHERE f.id > ?1 AND (?2 IS NULL OR o.hostname = ?2 OR s.name = ?2)
-  AND (?4 IS NULL OR EXISTS (
-    SELECT 1 FROM texts AS t WHERE t.id = f.error AND t.text LIKE ?4 || ':%'
+  WHERE f.id > $1::bigint AND ($2::text IS NULL OR o.hostname = $2::text OR s.name = $2::text)
+  AND ($4::text IS NULL OR EXISTS (
+    SELECT 1 FROM texts AS t WHERE t.id = f.error
+    AND {sqlite: t.text LIKE $4::text || ':%'}{postgres: starts_with(t.text, $4::text || ':')}
   ))
-  ORDER BY f.id LIMIT ?3
-);
+  ORDER BY f.id LIMIT $3::bigint {postgres: FOR NO KEY UPDATE OF f}
+) AS q;
 
 -- name: retry_some
 UPDATE urls SET state = 0, turn = 0, due_at = NULL
-WHERE id IN (SELECT value FROM json_each(?));
+WHERE id IN $1::ids;
 
 -- name: drop_some_failures
-DELETE FROM failures WHERE id IN (SELECT value FROM json_each(?));
+DELETE FROM failures WHERE id IN $1::ids;
 
 -- name: failed_slots
-SELECT json_group_array(DISTINCT o.slot) FROM origins AS o JOIN slots AS s ON s.id = o.slot
-WHERE o.failed > 0 AND (?1 IS NULL OR o.hostname = ?1 OR s.name = ?1);
+SELECT json_rows(DISTINCT o.slot) FROM origins AS o JOIN slots AS s ON s.id = o.slot
+WHERE o.failed > 0 AND ($1::text IS NULL OR o.hostname = $1::text OR s.name = $1::text);
 
 -- name: forgive_slots
-WITH v(id) AS (VALUES (?))
+WITH v (id bigint) AS ROWS
 UPDATE slots SET
-  next_at = iif(backoff_until IS NOT NULL OR connect_failures > 0, min(next_at, ? + delay_s), next_at),
-  rest_s = iif(backoff_until IS NOT NULL OR connect_failures > 0, min(rest_s, delay_s), rest_s),
+  next_at = CASE
+    WHEN backoff_until IS NOT NULL OR connect_failures > 0
+    THEN least(next_at, $1::double precision + delay_s)
+    ELSE next_at
+  END,
+  rest_s = CASE
+    WHEN backoff_until IS NOT NULL OR connect_failures > 0 THEN least(rest_s, delay_s) ELSE rest_s
+  END,
   connect_failures = 0, backoff_level = 0, backoff_until = NULL, backoff_s = NULL,
   backoff_status = NULL
 FROM v WHERE slots.id = v.id;
 
 -- name: control
-UPDATE slots SET paused = coalesce(?, paused), slow_s = iif(?, ?, slow_s) WHERE name = ?
+UPDATE slots SET
+  paused = coalesce($1::smallint, paused),
+  slow_s = CASE WHEN $2::boolean THEN $3::double precision ELSE slow_s END
+WHERE name = $4::text
 RETURNING id;
 
 -- ---------------------------------------------------------------- the history of the crawl
 
 -- name: put_history
-WITH v(
-  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
-  failed, given_up, queued, latency, lateness
-) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+WITH v (
+  step_s bigint, at bigint, session bigint, observed_s double precision, success bigint,
+  redirects bigint, client_errors bigint, server_errors bigint, unanswered bigint, failed bigint,
+  given_up bigint, queued bigint, latency text, lateness text
+) AS ROWS
 INSERT INTO history (
   step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
   failed, given_up, queued, latency, lateness
 )
-SELECT
-  v.step_s, v.at, v.session, v.observed_s, v.success, v.redirects, v.client_errors, v.server_errors,
-  v.unanswered, v.failed, v.given_up, v.queued, v.latency, v.lateness
-FROM v WHERE v.step_s IS NOT NULL
-ON CONFLICT (step_s, at, session) DO UPDATE SET
-  observed_s = excluded.observed_s, success = excluded.success, redirects = excluded.redirects,
-  client_errors = excluded.client_errors, server_errors = excluded.server_errors,
-  unanswered = excluded.unanswered, failed = excluded.failed, given_up = excluded.given_up,
-  queued = excluded.queued, latency = excluded.latency, lateness = excluded.lateness;
+SELECT v.* FROM v
+ON CONFLICT (step_s, at, session) DO REPLACE;
 
 -- name: put_marks
-WITH v(
-  session, number, at, until, lasting, kind, reason, sentence, actor, via
-) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+WITH v (
+  session bigint, number bigint, at double precision, until double precision, lasting bigint,
+  kind text, reason text, sentence text, actor text, via text
+) AS ROWS
 INSERT INTO marks (
   session, number, at, until, lasting, kind, reason, sentence, actor, via
 )
-SELECT
-  v.session, v.number, v.at, v.until, v.lasting, v.kind, v.reason, v.sentence, v.actor, v.via
-FROM v WHERE v.session IS NOT NULL
-ON CONFLICT (session, number) DO UPDATE SET
-  at = excluded.at, until = excluded.until, lasting = excluded.lasting, kind = excluded.kind,
-  reason = excluded.reason, sentence = excluded.sentence, actor = excluded.actor, via = excluded.via;
-
--- name: fold_history
-DELETE FROM history WHERE (step_s, at, session) IN (
-  SELECT step_s, at, session FROM history WHERE step_s = ? AND at < ? ORDER BY at, session LIMIT ?
-)
-RETURNING
-  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
-  failed, given_up, queued, latency, lateness;
-
--- The rows of steps that several sessions have counted.
--- name: merge_history
-DELETE FROM history WHERE step_s = ?1 AND at IN (
-  SELECT at FROM history WHERE step_s = ?1 AND at < ?2 GROUP BY at HAVING count(*) > 1 LIMIT ?3
-)
-RETURNING
-  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
-  failed, given_up, queued, latency, lateness;
+SELECT v.* FROM v
+ON CONFLICT (session, number) DO REPLACE;
 
 -- Of the rows of a step, newest first: when the one begins before which so many are.
 -- name: history_excess
-SELECT at FROM history WHERE step_s = ? ORDER BY at DESC LIMIT 1 OFFSET ?;
+SELECT at FROM history WHERE step_s = $1::bigint ORDER BY at DESC LIMIT 1 OFFSET $2::bigint;
 
 -- name: history_of_hour
 SELECT
   step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
   failed, given_up, queued, latency, lateness
-FROM history WHERE step_s = ? AND at = ? AND session = ?;
+FROM history WHERE step_s = $1::bigint AND at = $2::bigint AND session = $3::bigint;
 
 -- name: drop_history
-DELETE FROM history WHERE step_s = ? AND at < ?;
+DELETE FROM history WHERE step_s = $1::bigint AND at < $2::bigint;
 
 -- name: marks_excess
-SELECT at FROM marks ORDER BY at DESC LIMIT 1 OFFSET ?;
+SELECT at FROM marks ORDER BY at DESC LIMIT 1 OFFSET $1::bigint;
 
 -- A mark that began long ago may last.
 -- name: drop_marks
-DELETE FROM marks WHERE at < ? AND until < ?;
+DELETE FROM marks WHERE at < $1::double precision AND until < $2::double precision;
 
 -- ---------------------------------------------------------------- for readers
 
@@ -959,7 +894,7 @@ DELETE FROM marks WHERE at < ? AND until < ?;
 SELECT
   step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
   failed, given_up, queued, latency, lateness
-FROM history WHERE step_s = ? AND at > ? AND at < ?
+FROM history WHERE step_s = $1::bigint AND at > $2::bigint AND at < $3::bigint
 ORDER BY at, session;
 
 -- Those of a span, and all that were under way when it began. Of pauses, resumptions and starts, the
@@ -968,25 +903,19 @@ ORDER BY at, session;
 SELECT
   session, number, at, until, lasting, kind, reason, sentence, actor, via
 FROM marks
-WHERE at < ? AND (until >= ? OR at = (
+WHERE at < $1::double precision AND (until >= $2::double precision OR at = (
   SELECT max(at) FROM marks
-  WHERE at < ? AND kind IN ('pause', 'resume', 'start')
+  WHERE at < $3::double precision AND kind IN ('pause', 'resume', 'start')
 ))
 ORDER BY at, session, number;
 
--- Ids of URLs have no gaps, so the largest is their number.
--- name: sizes
-SELECT
-  (SELECT coalesce(max(id), 0) FROM urls), (SELECT count(*) FROM origins),
-  (SELECT count(*) FROM copies);
-
 -- name: last_sessions
-SELECT id, name, began_at, ended_at FROM sessions ORDER BY id DESC LIMIT ?;
+SELECT id, name, began_at, ended_at FROM sessions ORDER BY id DESC LIMIT $1::bigint;
 
 -- name: find_url
-SELECT u.id, iif(u.state = 4 AND k.id > 0, -1, u.state)
+SELECT u.id, CASE WHEN u.state = 4 AND k.id > 0 THEN -1 ELSE u.state END
 FROM origins AS o JOIN known AS k ON k.origin = o.id JOIN urls AS u ON u.id = abs(k.id)
-WHERE o.name = ? AND k.fingerprint = ?;
+WHERE o.name = $1::text AND k.fingerprint = $2::bigint;
 
 -- name: url_about
 SELECT
@@ -995,33 +924,19 @@ SELECT
 FROM urls AS u JOIN origins AS o ON o.id = u.origin LEFT JOIN slots AS s ON s.id = o.slot
 LEFT JOIN urls AS r ON r.id = u.referrer LEFT JOIN origins AS ro ON ro.id = r.origin
 LEFT JOIN tries AS t ON t.id = u.id LEFT JOIN texts AS x ON x.id = t.error
-WHERE u.id = ?;
+WHERE u.id = $1::bigint;
 
 -- name: contacts_of_slot
 SELECT c.start_at, c.end_at, c.kind, c.status FROM contacts AS c JOIN slots AS s ON s.id = c.slot
-WHERE c.slot = ?2 ORDER BY (c.place - s.ring % ?1 + ?1) % ?1;
-
--- name: robots_of_slot
-SELECT
-  r.origin, r.host, r.state, r.status, r.fetched_at, r.expires_at, r.retry_at, r.body_bytes,
-  r.failures, r.error, r.truncated
-FROM origins AS o JOIN robots AS r ON r.id = o.id WHERE o.slot = ? ORDER BY r.origin;
-
--- Of a host with several origins, one that is not governed by rules.
--- name: robots_states
-WITH v(host) AS (VALUES (?))
-SELECT json_group_array(json_array(v.host, (
-  SELECT r.state FROM robots AS r WHERE r.host = v.host ORDER BY r.state = 'rules', r.id LIMIT 1
-)))
-FROM v WHERE v.host IS NOT NULL;
+WHERE c.slot = $2::bigint ORDER BY (c.place - s.ring % $1::bigint + $1::bigint) % $1::bigint;
 
 -- name: ids_of_host
-SELECT json_group_array(id) FROM known WHERE id > 0 AND origin IN (
-  SELECT id FROM origins WHERE hostname = ?1
-  UNION SELECT o.id FROM origins AS o JOIN slots AS s ON s.id = o.slot WHERE s.name = ?1
+SELECT json_rows(id) FROM known WHERE id > 0 AND origin IN (
+  SELECT id FROM origins WHERE hostname = $1::text
+  UNION SELECT o.id FROM origins AS o JOIN slots AS s ON s.id = o.slot WHERE s.name = $1::text
 );
 
 -- name: body_of_block
 SELECT b.packed FROM urls AS u JOIN blocks AS k ON k.origin = u.origin AND k.id = u.id
 JOIN verdicts AS v ON v.id = k.verdict JOIN bodies AS b ON b.id = v.body
-WHERE u.id = ?;
+WHERE u.id = $1::bigint;

@@ -9,12 +9,15 @@ import stat
 import zlib
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from storage.safe_files import FILE_MODE, open_exclusive, real_path
+from storage.sql_source import read_script, shared_script
+from storage.sqlite import dialect
 from storage.sqlite.file_lock import is_held_here
 from storage.sqlite.lasting_locks import LockedConnection
 from storage.sqlite.statements import SCRIPTS
@@ -24,7 +27,7 @@ from storage.transient_faults import kind_of, words_of
 APPLICATION_ID: Final = int.from_bytes(b"Crtl")
 COPY_ID: Final = int.from_bytes(b"Crtc")  # while `courtly db copy` is incomplete
 # Versions of the schema, in PRAGMA user_version. Those before the first were never released.
-FIRST_VERSION: Final = 12
+FIRST_VERSION: Final = 15
 SCHEMA_VERSION: Final = 15
 _LIBRARY_MIN: Final = (3, 37, 0)  # STRICT tables
 _BUSY_TIMEOUT_S: Final = 5.0
@@ -341,20 +344,25 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
     return int(db.execute(f"PRAGMA {name}").fetchone()[0])
 
 
+def new_schema() -> str:
+    """Return the script that makes a new database."""
+    return read_script(SCRIPTS / "schema.sql") + shared_script("views", dialect)
+
+
 def migrate(db: sqlite3.Connection) -> None:
     """Create the schema, or bring it up to date, in one transaction.
 
-    `sql/schema.sql` makes the newest version of a new database; `sql/0013.sql` brings version
-    12 to version 13, and so on."""
+    `new_schema` makes the newest version of a new database; `sql/0016.sql` would bring version
+    15 to version 16, and so on."""
     version = _pragma(db, "user_version")
     if version == SCHEMA_VERSION:
         return
-    names = [f"{number:04}" for number in range(version + 1, SCHEMA_VERSION + 1)]
+    numbers = range(version + 1, SCHEMA_VERSION + 1)
+    scripts = [read_script(SCRIPTS / f"{n:04}.sql") for n in numbers] if version else [new_schema()]
     db.execute("BEGIN IMMEDIATE")
     try:
-        for name in names if version else ["schema"]:
-            for statement in _statements_of((SCRIPTS / f"{name}.sql").read_text(encoding="utf-8")):
-                db.execute(statement)
+        for statement in chain.from_iterable(map(_statements_of, scripts)):
+            db.execute(statement)
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("COMMIT")

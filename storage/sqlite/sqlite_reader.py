@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from storage.engine.connection_thread import ConnectionThread
 from storage.engine.lazy_thread import LazyThread, open_thread
-from storage.engine.sql_reader import SqlReader
 from storage.engine.statements import Statements, Values
+from storage.reader import Reader
 from storage.sqlite import report_queries
 from storage.sqlite.schema import FAILURES, connect_reader, translate
 from storage.sqlite.sqlite_connection import SqliteConnection
@@ -19,15 +19,14 @@ from storage.sqlite.sqlite_connection import SqliteConnection
 T = TypeVar("T")
 
 
-class SqliteReader(SqlReader):
-    """`Reader` of one file. It opens the file at the first call, which may raise StoreRefused."""
-
-    def __init__(self, path: Path | str) -> None:
-        super().__init__(_File(Path(path)))
+def file_reader(path: Path | str) -> Reader:
+    """Return the reader of a file. It opens the file at the first call, which may raise
+    StoreRefused."""
+    return Reader(_File(Path(path)))
 
 
 class _File:
-    """`storage.engine.sql_reader.ReadDatabase`."""
+    """`storage.engine.databases.ReadDatabase`."""
 
     def __init__(self, path: Path) -> None:
         self.name = f"the database {path}"

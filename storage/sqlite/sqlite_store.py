@@ -1,16 +1,28 @@
-"""`Store` in an SQLite file."""
+"""`Store` in an SQLite file, or in an SQLite database in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from math import inf
 from pathlib import Path
 
+from storage.engine import operator_work
 from storage.engine.databases import Database
 from storage.engine.sql_store import SqlStore, transaction
+from storage.engine.writer import Writer
+from storage.reader import Reader
+from storage.records import Order, Pulse, WorkerStatus
 from storage.safe_files import FILE_MODE
-from storage.sqlite import sole_worker
-from storage.sqlite.databases import FileDatabase
+from storage.sqlite.databases import FileDatabase, MemoryDatabase
 from storage.timekeeper import Timekeeper, Uptime
+
+
+def _pulse(writer: Writer, session: int, status: WorkerStatus) -> Pulse:
+    return Pulse(lease_s=inf, paused=operator_work.paused(writer))
+
+
+def _publish(writer: Writer, session: int, order: Order) -> None:
+    """Nothing: nobody else would receive it."""
 
 
 class SqliteStore(SqlStore):
@@ -42,8 +54,30 @@ class SqliteStore(SqlStore):
             queries_per_path_max=queries_per_path_max,
         )
 
-    pulse = transaction(sole_worker.pulse, session=True)
-    publish = transaction(sole_worker.publish, session=True)
+    pulse = transaction(_pulse, session=True)
+    publish = transaction(_publish, session=True)
 
     async def forget(self, slot: str) -> None:
         """Nothing: a file keeps what is known of a host."""
+
+
+class MemoryStore(SqliteStore):
+    """`Store` in memory, for crawls without a database. No call waits, so none can be interrupted.
+
+    It keeps its content when it is closed and opened again, and ends with this object.
+    """
+
+    def __init__(
+        self,
+        *,
+        wall: Callable[[], float],
+        monotonic: Callable[[], float] | None = None,
+        queries_per_path_max: float = 1000,
+    ) -> None:
+        database = MemoryDatabase()
+        super().__init__(
+            database, wall=wall, monotonic=monotonic, queries_per_path_max=queries_per_path_max
+        )
+        self.reader = Reader(database)
+
+    forget = transaction(Writer.forget, refused=None)

@@ -19,21 +19,21 @@ from typing import Final, TypeVar
 import msgspec
 
 from storage.engine.statements import Parameter, Value, Values
+from storage.sql_source import statements_of
+from storage.sqlite import dialect
 
 T = TypeVar("T")
 
-SCRIPTS: Final = Path(__file__).parents[1] / "sql"  # importlib.resources is slow to import
+SCRIPTS: Final = Path(__file__).parent / "sql"
 
-_NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- |\Z)", re.MULTILINE | re.DOTALL)
 _ROW: Final = re.compile(r"VALUES (\([?, ]+\))")
 _ROWS_MAX: Final = 64  # longer statements take more time to prepare than to run
 
 
 @cache
 def statements(file: str = "statements") -> dict[str, str]:
-    """The statements of `sql/FILE.sql` by name."""
-    text = (SCRIPTS / f"{file}.sql").read_text(encoding="utf-8")
-    return {found[1]: found[2].strip().rstrip(";") for found in _NAMED.finditer(text)}
+    """The statements of `FILE.sql` by name."""
+    return statements_of(file, dialect)
 
 
 @cache

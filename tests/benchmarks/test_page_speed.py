@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from storage.paging import HOST_SORTS
-from storage.sqlite import SqliteReader, SqliteStore
+from storage.reader import Reader
+from storage.sqlite import SqliteStore, file_reader
 from storage.store import RowPage
 
 HOSTS = 100_000
@@ -36,14 +37,14 @@ SELECT origin, id, origin, 1, 0.0, 0 FROM urls;
 """
 
 
-async def filled(path: Path) -> SqliteReader:
+async def filled(path: Path) -> Reader:
     store = SqliteStore(path, wall=time.time)
     await store.close(await store.open_session("fill"))
     db = sqlite3.connect(path)
     db.executescript(FILL)
     db.commit()
     db.close()
-    return SqliteReader(path)
+    return file_reader(path)
 
 
 async def quickest(ask: Callable[[], Awaitable[RowPage]]) -> tuple[float, RowPage]:

@@ -19,11 +19,11 @@ from msgspec import structs
 from crawler.testing import JumpClock
 from storage.database_info import wrong_hosts, wrong_origins
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresReader, PostgresStore, lineage, server_connection
+from storage.postgres import PostgresStore, lineage, server_connection, server_reader
 from storage.postgres.connection import PostgresConnection
 from storage.postgres.server_time import ServerTime
 from storage.postgres.statements import statements
-from storage.store import Reader
+from storage.reader import Reader
 from tests.crawler.scheduling.shared_rig import WorkerClock
 from tests.postgres_server import PostgresServer, find_programs
 from tests.simulation.history import Done
@@ -196,7 +196,7 @@ class _ServerDisk:
         self._location = location
 
     def reader(self) -> Reader:
-        return PostgresReader(self._location)
+        return server_reader(self._location)
 
     async def killed(self, store: Any) -> None:
         abandon(store)

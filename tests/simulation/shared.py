@@ -11,7 +11,7 @@ from crawler.scheduling.robots_identity import session_name
 from crawler.scheduling.seeding import seed_link
 from crawler.steering.control import Control
 from crawler.testing import JumpClock
-from storage.store import Reader
+from storage.reader import Reader
 from tests.crawler.scheduling.shared_rig import SharedMemory, WorkerClock, WorkerStore
 from tests.simulation.history import Done
 from tests.simulation.running import Process, Simulation

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from crawler.testing import JumpClock
-from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
-from storage.store import Reader, Row, StoreError
+from storage.reader import Reader
+from storage.sqlite import MemoryStore, SqliteStore, file_reader
+from storage.store import Row, StoreError
 from storage.timekeeper import Uptime
 from tests.conftest import VIEWS, Medium
 
@@ -83,7 +84,7 @@ class FileDisk:
         )
 
     def reader(self) -> Reader:
-        return SqliteReader(self.path)
+        return file_reader(self.path)
 
     async def killed(self, store: Any) -> None:
         """Continue with a copy: what the dead process still does is lost with the other files."""

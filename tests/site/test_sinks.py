@@ -20,7 +20,7 @@ from crawler.documents.crawled_page import CrawledPage
 from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
-from storage.sqlite import SqliteReader
+from storage.sqlite import file_reader
 from tests.site.commands import retried
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ async def test_a_function_that_raises_costs_its_page_alone(
     async with LocalWeb({"a.test": site}) as web:
         await read(web.url("a.test"))
         assert set(seen) == {web.url("a.test", path) for path in ("/", "/a", "/c")}
-        async with SqliteReader(db) as reader:
+        async with file_reader(db) as reader:
             (failed,) = [row async for row in reader.iterate("failed")]
         assert failed["url"] == web.url("a.test", "/b")
         assert str(failed["error"]).startswith("internal: ")

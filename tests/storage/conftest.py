@@ -12,8 +12,9 @@ import pytest
 from policies.url import host_of
 from storage.engine.statements import Parameter, Values
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresReader, PostgresStore
-from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
+from storage.postgres import PostgresStore, server_reader
+from storage.reader import Reader
+from storage.sqlite import MemoryStore, SqliteStore, file_reader
 from storage.sqlite.maintenance import check
 from storage.store import (
     Batch,
@@ -29,7 +30,6 @@ from storage.store import (
     Plan,
     Prefetch,
     Queued,
-    Reader,
     Retry,
     Revisited,
     SitemapRead,
@@ -111,7 +111,7 @@ class Rig:
             return self.store.reader
         if self._reader is None:
             self._reader = (
-                SqliteReader(self.path) if self.location is None else PostgresReader(self.location)
+                file_reader(self.path) if self.location is None else server_reader(self.location)
             )
         return self._reader
 

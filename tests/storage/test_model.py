@@ -25,8 +25,9 @@ from policies.scope import HOPS_MAX
 from policies.url import host_of, origin_of
 from storage.columns import REPORTS, VIEWS
 from storage.engine.sql_store import SqlStore
-from storage.postgres import PostgresReader, PostgresStore, maintenance
-from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
+from storage.postgres import PostgresStore, maintenance, server_reader
+from storage.reader import Reader
+from storage.sqlite import MemoryStore, SqliteStore, file_reader
 from storage.sqlite.maintenance import check
 from storage.store import (
     Batch,
@@ -47,7 +48,6 @@ from storage.store import (
     Plan,
     Pointer,
     Prefetch,
-    Reader,
     Rel,
     Retry,
     Revisited,
@@ -183,7 +183,7 @@ class Stores(RuleBasedStateMachine):
         return SqliteStore(self.path, wall=self.wall, uptime=self.uptime, queries_per_path_max=2)
 
     def other_reader(self) -> Reader:
-        return SqliteReader(self.path)
+        return file_reader(self.path)
 
     def problems(self) -> list[str]:
         return check(self.path)
@@ -741,7 +741,7 @@ class StoresOnServers(Stores):
         return PostgresStore(self.location, wall=self.wall, queries_per_path_max=2, time=time)
 
     def other_reader(self) -> Reader:
-        return PostgresReader(self.location)
+        return server_reader(self.location)
 
     def problems(self) -> list[str]:
         return maintenance.check(self.location)

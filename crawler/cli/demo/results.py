@@ -18,7 +18,8 @@ from crawler.cli.crawl_summary import as_text
 from crawler.cli.text import wrapped
 from crawler.events import Summary
 from policies.url import host_of, path_of
-from storage.store import Reader, Row
+from storage.reader import Reader
+from storage.store import Row
 
 URLS_PER_RULE = 4  # shown; the others are counted
 

@@ -14,8 +14,9 @@ from policies.robots import RuleSet
 from policies.robots_policy import Governed, robots_policy
 from policies.url import host_of, origin_of, path_of
 from storage.paging import ROWS_MAX
+from storage.reader import Reader
 from storage.row_values import number
-from storage.store import Reader, Row
+from storage.store import Row
 
 NEXT_SHOWN: Final = 20
 _HELD_MORE: Final = 100  # of one host in memory: some more for requests that are not committed yet

@@ -28,7 +28,7 @@ from policies.url import (
     robots_url,
     without_userinfo,
 )
-from storage.store import Reader
+from storage.reader import Reader
 
 VERDICTS_MAX = 10_000  # in one request
 URL_BYTES_MAX = 20_000  # of a URL to be judged

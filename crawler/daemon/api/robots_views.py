@@ -24,7 +24,8 @@ from policies import robots as robots_txt
 from policies.url import canonical, host_of, origin_of, without_userinfo
 from storage.columns import robots_state
 from storage.paging import ROWS_MAX
-from storage.store import BlockReason, Reader
+from storage.reader import Reader
+from storage.store import BlockReason
 
 LIMIT_DEFAULT = 100  # rows of a page
 SAMPLED = 200  # URLs of an origin that are judged again, to find out which lines allow URLs

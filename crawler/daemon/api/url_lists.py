@@ -19,8 +19,8 @@ from crawler.daemon.responses import flag, from_row
 from crawler.explain.sentences import skip_words
 from crawler.steering.execution import stored_name
 from storage.paging import ROWS_MAX
-from storage.reader import UrlFilter, UrlList
-from storage.store import Reader
+from storage.read_records import UrlFilter, UrlList
+from storage.reader import Reader
 
 SEED_STATES: Final = ("queued", "visited", "blocked", "failed", "sitemap", "skipped")
 URL_STATES: Final = tuple(one.value for one in UrlList)

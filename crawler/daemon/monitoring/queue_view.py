@@ -10,7 +10,8 @@ from typing import Final
 from crawler.clock import Clock
 from crawler.steering.control import Control
 from crawler.steering.queue_holds import QueueHold, queue_holds
-from storage.store import Reader, StoreError
+from storage.reader import Reader
+from storage.store import StoreError
 
 KEPT_S: Final = 7.0  # longer than from one sample of the monitor to the next
 KEPT_FACTOR: Final = 20.0  # the query takes at most this part of the time: it reads all hosts

@@ -12,7 +12,8 @@ from msgspec import Struct, structs
 
 from crawler.clock import Clock
 from crawler.daemon.responses import Worker, from_row
-from storage.store import Reader, Row, Store, StoreError, StoreTelemetry
+from storage.reader import Reader
+from storage.store import Row, Store, StoreError, StoreTelemetry
 
 WORKERS_KEPT_S: Final = 1.0  # as often as they report
 TABLES_KEPT_S: Final = 60.0

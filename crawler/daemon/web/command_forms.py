@@ -22,7 +22,7 @@ from crawler.operator_commands import (
     OperatorCommand,
     Retried,
 )
-from storage.reader import UrlList
+from storage.read_records import UrlList
 
 _BACK = re.compile(r"/hosts?(\?[!-~]{0,4000})?\Z")  # where a form may redirect to
 _NUMBERS: Final = frozenset(("delay_s",))

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from crawler.daemon.problem import invalid
 from crawler.daemon.web.rendering import PageHandlers, link
-from storage.reader import UrlList
+from storage.read_records import UrlList
 
 URLS_PER_PAGE: Final = 50
 _TITLES: Final = {

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from crawler.cli import main
 from policies.robots_state import RobotsState
-from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite import SqliteStore, file_reader
 from storage.sqlite.maintenance import check
 from storage.store import (
     Batch,
@@ -161,7 +161,7 @@ async def resume(path: Path) -> None:
 
 
 async def look(path: Path) -> None:
-    async with SqliteReader(path) as reader:
+    async with file_reader(path) as reader:
         await reader.hosts_page()
         await reader.blocked_page(rule="b")
         await reader.robots_copy("http://a.test")
@@ -250,7 +250,7 @@ def test_rows_with_damaged_keys_are_listed_once(image: bytes, tmp_path: Path) ->
         from storage.engine.view_rows import ViewRows
 
         found: list[object] = []
-        async with SqliteReader(path) as reader:
+        async with file_reader(path) as reader:
             rows = ViewRows("skipped", None)
             while some := await reader._database.read(lambda sql: rows.read(sql, 1)):
                 found += [row["reason"] for row in some]

@@ -24,7 +24,7 @@ from crawler.offline_control import execute_in_database
 from crawler.operator_commands import AddSeeds, RetryFailed
 from crawler.testing import FakeFetcher
 from storage.location import FileLocation
-from storage.sqlite import SqliteReader
+from storage.sqlite import file_reader
 
 AGENT = "bot (+https://example.com/bot)"
 STEPS_MAX = 500
@@ -90,7 +90,7 @@ async def _retry(path: Path) -> Any:
 
 OPENED: dict[str, Callable[[Path], AbstractAsyncContextManager[object]]] = {
     "store": _store,
-    "reader": SqliteReader,
+    "reader": file_reader,
     "living": lambda path: open_crawl(config_of(path), seeds=["https://a.test/"]),
     "session": lambda path: PoliteSession(
         user_agent=AGENT, db=path, fetcher=FakeFetcher(RealClock(), {})

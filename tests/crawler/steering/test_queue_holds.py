@@ -15,7 +15,7 @@ from crawler.steering.queue_holds import (
     queue_holds,
     reason_of,
 )
-from storage.reader import StoredReason
+from storage.read_records import StoredReason
 
 NOW_S = 1_000.0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage.reader import HostsHeld, StoredReason
+from storage.read_records import HostsHeld, StoredReason
 from storage.store import HostClock
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from policies.robots_state import RobotsState
-from storage.reader import EarlierCopy
+from storage.read_records import EarlierCopy
 from storage.store import BlockReason, Contact, HostClock, HostUpdate, Judged, RobotsDue
 
 FULL = RobotsState(

@@ -8,7 +8,7 @@ import pytest
 
 from storage.engine import url_pages
 from storage.paging import mark
-from storage.reader import UrlFilter, UrlList
+from storage.read_records import UrlFilter, UrlList
 
 
 def filter_of(state: str, **more: Any) -> UrlFilter:

@@ -9,6 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from storage.postgres.schema import new_schema
 from storage.postgres.statements import SCRIPTS, statements
 
 
@@ -60,4 +61,4 @@ async def new_worker(postgres_url: str) -> AsyncIterator[NewWorker]:
 
 
 def read_script(name: str) -> str:
-    return (SCRIPTS / f"{name}.sql").read_text(encoding="utf-8")
+    return new_schema() if name == "schema" else (SCRIPTS / f"{name}.sql").read_text("utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 from storage.engine import history_table
 from storage.history import HOUR_S, MINUTES_KEPT_S, HistoryCounts
-from storage.postgres import PostgresReader
+from storage.postgres import server_reader
 from tests.storage.conftest import server_location
 from tests.storage.postgres.stores import store_at
 
@@ -36,7 +36,7 @@ async def test_workers_that_merge_together_lose_nothing_and_count_nothing_twice(
             await stores[number].put_history(sessions[number], [], [])
 
     await asyncio.gather(*map(merge, range(WORKERS)))
-    reader = PostgresReader(server_location(postgres_url))
+    reader = server_reader(server_location(postgres_url))
     found = (await reader.history(from_s=old, to_s=old + HOUR_S)).counts
     assert [one.success for one in found] == [WORKERS] * 30
     await reader.close()
@@ -72,7 +72,7 @@ async def test_workers_that_fold_together_lose_nothing_and_count_nothing_twice(
             await stores[number].put_history(sessions[number], [], [])
 
     await asyncio.gather(*map(fold, range(WORKERS)))
-    reader = PostgresReader(server_location(postgres_url))
+    reader = server_reader(server_location(postgres_url))
     found = (await reader.history(from_s=old, to_s=old + 4 * HOUR_S)).counts
     assert {one.step_s for one in found} == {HOUR_S}
     assert {one.at for one in found} == {old, old + HOUR_S}

@@ -17,7 +17,7 @@ import pytest
 
 import storage.postgres
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresReader, pulses
+from storage.postgres import pulses, server_reader
 from storage.postgres.copying import PostgresSource
 from storage.records import WorkerHold
 from storage.secret_sources import SecretError
@@ -41,7 +41,7 @@ def location_of(url: str) -> ServerLocation:
 
 
 async def test_calls_of_all_kinds_at_once(crawl_url: str) -> None:
-    store, reader = store_at(crawl_url), PostgresReader(location_of(crawl_url))
+    store, reader = store_at(crawl_url), server_reader(location_of(crawl_url))
     session = await store.open_session("a")
     async with PostgresSource(location_of(crawl_url)) as source, asyncio.TaskGroup() as group:
         pulses = [group.create_task(store.pulse(session, IDLE)) for _ in range(CALLS)]
@@ -111,7 +111,7 @@ async def test_an_error_that_nobody_has_foreseen_is_tried_again(
     crawl_url: str, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
 ) -> None:
     """Of a transaction, of a renewal and of a reader, by new connections."""
-    store, reader = store_at(crawl_url), PostgresReader(location_of(crawl_url))
+    store, reader = store_at(crawl_url), server_reader(location_of(crawl_url))
     session = await store.open_session("a")
     assert await store.pulse(session, IDLE) is not None
     await reader.workers()
@@ -168,7 +168,7 @@ async def test_an_error_while_a_connection_is_made_again_is_no_fault_of_a_value(
 ) -> None:
     """Of whatever kind: neither is what is to be stored dropped, nor does the crawl end. A secret
     cannot be read while its file is being replaced."""
-    store, reader = store_at(crawl_url), PostgresReader(location_of(crawl_url))
+    store, reader = store_at(crawl_url), server_reader(location_of(crawl_url))
     session = await store.open_session("a")
     assert await store.pulse(session, IDLE) is not None
     await reader.workers()
@@ -215,7 +215,7 @@ async def test_a_foreign_lock_on_a_row_is_shown_while_it_keeps_the_worker_waitin
     crawl_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pulses, "BLOCKED_S", 0.1)
-    store, reader = store_at(crawl_url), PostgresReader(location_of(crawl_url))
+    store, reader = store_at(crawl_url), server_reader(location_of(crawl_url))
     session = await store.open_session("a")
     await store.add([link("http://a.test/")])
     foreign = await asyncpg.connect(crawl_url, server_settings={"application_name": "psql"})

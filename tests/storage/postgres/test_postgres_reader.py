@@ -15,9 +15,10 @@ from asyncpg import SerializationError
 from storage.columns import REPORTS
 from storage.engine.statements import Statements, TransactionConflict
 from storage.engine.view_rows import ROWS_AT_ONCE
-from storage.postgres import PostgresReader
+from storage.postgres import server_reader
 from storage.postgres.server_connection import connect
-from storage.store import Reader, StoreError, StoreRefused, WorkerStatus
+from storage.reader import Reader
+from storage.store import StoreError, StoreRefused, WorkerStatus
 from tests.postgres_server import PostgresServer, running_server
 from tests.storage.conftest import server_location
 from tests.storage.postgres.proxy import Proxy
@@ -31,8 +32,8 @@ _OTHERS = (
 )
 
 
-def reader_at(url: str) -> PostgresReader:
-    return PostgresReader(server_location(url))
+def reader_at(url: str) -> Reader:
+    return server_reader(server_location(url))
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ async def url(postgres_url: str) -> str:
 
 
 @pytest.fixture
-async def reader(url: str) -> AsyncIterator[PostgresReader]:
+async def reader(url: str) -> AsyncIterator[Reader]:
     async with reader_at(url) as opened:
         yield opened
 
@@ -56,7 +57,7 @@ async def count(reader: Reader) -> int:
 
 
 async def test_a_large_view_is_read_in_pieces_without_a_transaction(
-    url: str, reader: PostgresReader
+    url: str, reader: Reader
 ) -> None:
     async with aclosing(reader.iterate("queued")) as rows:
         seen = 0
@@ -80,7 +81,7 @@ async def large_report(url: str) -> str:
 
 
 async def test_a_report_is_complete_and_holds_no_connection_while_it_is_read(
-    large_report: str, reader: PostgresReader
+    large_report: str, reader: Reader
 ) -> None:
     seen: set[object] = set()
     async with aclosing(reader.report("malformed")) as rows:
@@ -92,7 +93,7 @@ async def test_a_report_is_complete_and_holds_no_connection_while_it_is_read(
 
 
 async def test_a_report_that_is_left_early_leaves_nothing_open(
-    large_report: str, reader: PostgresReader
+    large_report: str, reader: Reader
 ) -> None:
     async with aclosing(reader.report("malformed")) as rows:
         assert (await anext(rows))["reason"] == "scheme"
@@ -100,7 +101,7 @@ async def test_a_report_that_is_left_early_leaves_nothing_open(
 
 
 async def test_a_report_without_room_for_its_rows_says_so(
-    large_report: str, reader: PostgresReader, monkeypatch: pytest.MonkeyPatch
+    large_report: str, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Full:
         def write(self, data: bytes) -> None:
@@ -114,7 +115,7 @@ async def test_a_report_without_room_for_its_rows_says_so(
     assert await one(large_report, f"SELECT count(*) {_OTHERS}") == 1
 
 
-async def test_nothing_can_be_changed_by_it(reader: PostgresReader) -> None:
+async def test_nothing_can_be_changed_by_it(reader: Reader) -> None:
     def change(sql: Statements) -> int:
         return sql.run("put_paused", 1)
 
@@ -139,15 +140,13 @@ async def test_limits_of_the_server_are_not_for_readers(url: str) -> None:
 # ---------------------------------------------------------------- connections that end
 
 
-async def test_a_connection_that_was_cut_is_made_again(url: str, reader: PostgresReader) -> None:
+async def test_a_connection_that_was_cut_is_made_again(url: str, reader: Reader) -> None:
     for _ in range(3):
         assert await one(url, f"SELECT count(pg_terminate_backend(pid)) {_OTHERS}") == 1
         assert await count(reader) == COUNT
 
 
-async def test_a_view_is_read_on_after_the_connection_was_cut(
-    url: str, reader: PostgresReader
-) -> None:
+async def test_a_view_is_read_on_after_the_connection_was_cut(url: str, reader: Reader) -> None:
     seen = []
     async with aclosing(reader.iterate("queued", host="a.test")) as rows:
         async for row in rows:
@@ -174,7 +173,7 @@ async def test_a_query_without_an_answer_is_repeated(
 
 @pytest.mark.parametrize("conflicts", [2, 3])
 async def test_a_query_that_a_replica_cancels_is_repeated_some_times(
-    reader: PostgresReader, conflicts: int
+    reader: Reader, conflicts: int
 ) -> None:
     calls: list[Statements] = []
 

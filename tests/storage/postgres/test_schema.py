@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -11,32 +12,11 @@ import pytest
 from crawler.databases import database_info
 from storage.database_info import Table
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresReader
-from storage.postgres.schema import SCHEMA_VERSION
+from storage.postgres import schema, server_reader
 from storage.store import StoreError, StoreRefused
 from tests.postgres_server import PostgresServer
 from tests.storage.conftest import server_location
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
-
-OLD_TABLES = (
-    "DROP TABLE data; DROP TABLE history; DROP TABLE marks; DROP TABLE earlier_copies;"
-    " DROP VIEW hosts;"
-    " ALTER TABLE slots DROP COLUMN backoff_status; ALTER TABLE plans DROP COLUMN declared;"
-    " ALTER TABLE bodies DROP COLUMN domain, DROP COLUMN packed_bytes;"
-    " ALTER TABLE sessions DROP COLUMN held; ALTER TABLE totals DROP COLUMN commits;"
-    " DROP SEQUENCE ticks; ALTER TABLE sessions DROP COLUMN last_at;"
-    " ALTER TABLE crawl DROP COLUMN distrusted, DROP COLUMN returns, DROP COLUMN settled,"
-    " DROP COLUMN returned_at, DROP COLUMN server, DROP COLUMN fingerprint;"
-    " ALTER TABLE slots DROP COLUMN rest_s, DROP COLUMN backoff_s, DROP COLUMN rested_s,"
-    " DROP COLUMN stamp, DROP COLUMN boot, DROP COLUMN uptime_s, DROP COLUMN unproven;"
-    " CREATE VIEW hosts AS SELECT name AS host FROM slots; UPDATE crawl SET version = 1"
-)
-COLUMNS = (
-    "SELECT array_agg(column_name || ' ' || data_type || ' ' || is_nullable"
-    " ORDER BY table_name, ordinal_position)::text FROM information_schema.columns"
-    " WHERE table_schema = current_schema()"
-    " AND table_name IN ('bodies', 'data', 'earlier_copies', 'history', 'marks', 'plans')"
-)
 
 
 async def execute(url: str, sql: str) -> None:
@@ -48,36 +28,57 @@ async def execute(url: str, sql: str) -> None:
 
 
 @pytest.fixture
-async def old(postgres_url: str) -> ServerLocation:
-    """A crawl of version 1, with one URL."""
-    store = store_at(postgres_url)
-    session = await store.open_session("old")
-    await store.add([link("http://a.test/")])
-    await store.close(session)
-    await execute(postgres_url, OLD_TABLES)
-    return server_location(postgres_url)
+async def old(
+    crawl_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, ServerLocation]:
+    """A crawl of the version before ours, whose migration adds a table."""
+    version = schema.SCHEMA_VERSION + 1
+    script = tmp_path / f"{version:04}.sql"
+    script.write_text(f"CREATE TABLE more (id bigint); UPDATE crawl SET version = {version}")
+    monkeypatch.setattr(schema, "SCRIPTS", tmp_path)
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", version)
+    monkeypatch.setattr(schema, "fingerprint", lambda: "newer")
+    return crawl_url, server_location(crawl_url)
 
 
-async def test_a_reader_refuses_it(old: ServerLocation) -> None:
-    reader = PostgresReader(old)
-    with pytest.raises(StoreRefused, match=r"older courtly \(its schema is 1, .* a crawl brings"):
+async def test_a_reader_refuses_it(old: tuple[str, ServerLocation]) -> None:
+    url, location = old
+    reader = server_reader(location)
+    before = schema.SCHEMA_VERSION - 1
+    with pytest.raises(
+        StoreRefused, match=rf"older courtly \(its schema is {before}, .* a crawl brings"
+    ):
         await reader.stats()
     await reader.close()
+    assert await one(url, "SELECT version FROM crawl") == before
 
 
 async def test_workers_that_open_it_together_bring_it_up_to_date_once(
-    old: ServerLocation, crawl_url: str, postgres_url: str
+    old: tuple[str, ServerLocation],
 ) -> None:
-    stores = [store_at(postgres_url) for _ in range(3)]
+    url, _ = old
+    stores = [store_at(url) for _ in range(3)]
     sessions = await asyncio.gather(*(store.open_session("new") for store in stores))
-    assert await one(postgres_url, "SELECT version FROM crawl") == SCHEMA_VERSION
-    await stores[0].add([link("http://a.test/", data="[1]", seed=True)])
+    assert await one(url, "SELECT version FROM crawl") == schema.SCHEMA_VERSION
+    assert await one(url, "SELECT count(*) FROM more") == 0
+    await stores[0].add([link("http://a.test/")])
     (lease,) = await stores[1].claim(sessions[1], hosts=1, urls_per_host=1)
-    assert [queued.data for queued in lease.prefetched.urls] == ["[1]"]
+    assert [queued.url for queued in lease.prefetched.urls] == ["http://a.test/"]
     for store, session in zip(stores, sessions, strict=True):
         await store.close(session)
-    await assert_sound(postgres_url)
-    assert await one(crawl_url, COLUMNS) == await one(postgres_url, COLUMNS)
+    await assert_sound(url)
+
+
+async def test_a_database_of_a_development_version_is_refused(crawl_url: str) -> None:
+    await execute(crawl_url, "UPDATE crawl SET version = 3")
+    sentence = r"made by a development version .* schema is 3.*: start a new database, or use"
+    with pytest.raises(StoreRefused, match=sentence):
+        await store_at(crawl_url).open_session("a")
+    reader = server_reader(server_location(crawl_url))
+    with pytest.raises(StoreRefused, match=sentence):
+        await reader.stats()
+    await reader.close()
+    assert await one(crawl_url, "SELECT version FROM crawl") == 3
 
 
 async def test_what_extensions_own_is_nobody_s_crawl(

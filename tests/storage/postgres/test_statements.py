@@ -15,7 +15,7 @@ import pytest
 
 from storage.columns import REPORTS, VIEWS
 from storage.postgres.statements import statements
-from storage.sqlite.statements import SCRIPTS as SQLITE_SCRIPTS
+from storage.sqlite.schema import new_schema as sqlite_schema
 from storage.sqlite.statements import statements as sqlite_statements
 from tests.postgres_server import PostgresServer
 
@@ -134,7 +134,7 @@ async def twins(filled_url: str) -> AsyncIterator[Twins]:
     """What a test changes is undone at its end."""
     ours = await asyncpg.connect(filled_url)
     with closing(sqlite3.connect(":memory:")) as theirs:
-        theirs.executescript((SQLITE_SCRIPTS / "schema.sql").read_text(encoding="utf-8"))
+        theirs.executescript(sqlite_schema())
         try:
             await ours.execute("BEGIN")
             twins = Twins(ours, theirs)
@@ -217,6 +217,8 @@ async def test_the_check_of_sums(twins: Twins, change: str) -> None:
 
 def test_sql_names_no_schema() -> None:
     """Everything is in the first schema of the search path."""
-    for file in ("schema", "statements", "reports", "checks", "settings"):
-        text = re.sub(r"--.*", "", read_script(file))
-        assert not re.search(r"\b(public|pg_temp)\.", text), file
+    texts = [read_script("schema"), read_script("settings")]
+    for file in ("statements", "reports", "checks"):
+        texts += statements(file).values()
+    for text in texts:
+        assert not re.search(r"\b(public|pg_temp)\.", re.sub(r"--.*", "", text)), text

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresReader, PostgresStore
+from storage.postgres import PostgresStore, server_reader
 from storage.postgres import pulses as pulses_module
 from storage.store import Batch, HostClock, HostUpdate, Lease, Link, Visited, WorkerStatus
 from tests.postgres_server import PostgresServer
@@ -168,7 +168,7 @@ async def test_repeated_transactions_are_counted(
 async def test_the_largest_tables(open_store: Opener, postgres_url: str) -> None:
     store, _ = await open_store()
     await store.add([link(f"http://a.test/{n}") for n in range(2_000)])
-    reader = PostgresReader(location_of(postgres_url))
+    reader = server_reader(location_of(postgres_url))
     try:
         found = await reader.table_sizes()
     finally:

@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from storage.engine import chains
-from storage.sqlite import SqliteReader
+from storage.sqlite import file_reader
 from storage.sqlite.maintenance import check
 from storage.store import Blocked, BlockReason
 from tests.storage.conftest import on_connection
@@ -184,7 +184,7 @@ async def test_long_chains_are_followed_to_their_beginning(sqlite_rig):
     block = blocked(rig, lease)
     await rig.commit(lease, block)
     assert (await rig.store.stats()).blocked == hops + 1
-    async with SqliteReader(rig.path) as reader:
+    async with file_reader(rig.path) as reader:
         row = await reader.url(f"http://a.test/{hops - 1}")
         assert row is not None
         assert (row["reason"], row["rule"], row["line"]) == ("redirect", "Disallow: /", 2)

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite import SqliteStore, file_reader
 from storage.sqlite.maintenance import check, info
 from storage.store import Batch, HostClock, HostUpdate, Link, StoreError, StoreRefused
 from storage.transient_faults import FaultKind
@@ -63,7 +63,7 @@ async def test_a_read_only_directory_refuses_writers_in_a_sentence_and_serves_re
         await store.open_session("test")
     with pytest.raises(StoreRefused, match="cannot be opened for writing"):
         await SqliteStore(folder / "new.db", wall=lambda: START_S).open_session("test")
-    async with SqliteReader(path) as reader:
+    async with file_reader(path) as reader:
         assert (await reader.stats()).queued == 9
     assert info(path).queued == 9
     assert check(path) == []
@@ -94,7 +94,7 @@ async def test_opening_waits_for_a_foreign_lock_within_a_bound(tmp_path, monkeyp
         with pytest.raises(StoreError, match="another program holds a lock on it"):
             await store.open_session("test")
         await store.close()
-        async with SqliteReader(path) as reader:
+        async with file_reader(path) as reader:
             assert (await reader.stats()).queued == 9
         (said,) = (one.getMessage() for one in caplog.records)
         assert said.endswith("another program holds a lock on it; trying again for 0 s")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.sqlite import SqliteReader, SqliteStore, schema
+from storage.sqlite import SqliteStore, file_reader, schema
 from storage.sqlite.maintenance import check
 from storage.store import StoreError, StoreRefused
 
@@ -104,7 +104,7 @@ async def test_a_database_with_nothing_in_it_becomes_one(tmp_path):
     db.close()
     assert path.stat().st_size > 0
     with pytest.raises(StoreRefused, match="not one of courtly's"):
-        await SqliteReader(path).stats()
+        await file_reader(path).stats()
     await made(path)
     await made(path)
 
@@ -117,7 +117,7 @@ async def test_a_database_of_another_program_is_refused(tmp_path):
     db.close()
     assert "not one of courtly's" in await refusal(path)
     with pytest.raises(StoreRefused, match="not one of courtly's"):
-        await SqliteReader(path).stats()
+        await file_reader(path).stats()
 
 
 async def test_a_newer_database_is_refused(tmp_path):
@@ -163,7 +163,7 @@ async def test_an_old_library_is_refused(tmp_path, monkeypatch):
 
 async def test_readers_need_a_database(tmp_path):
     with pytest.raises(StoreRefused, match="there is no database"):
-        await SqliteReader(tmp_path / "crawl.db").stats()
+        await file_reader(tmp_path / "crawl.db").stats()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -177,7 +177,7 @@ async def test_a_database_held_by_another_process_is_refused_until_that_dies(tmp
         store = store_at(path)
         with pytest.raises(StoreRefused, match=f"in use by process {holder.pid}"):
             await store.open_session("test")
-        async with SqliteReader(path) as reader:
+        async with file_reader(path) as reader:
             assert (await reader.stats()).hosts == 0
     finally:
         holder.send_signal(signal.SIGKILL)
@@ -233,10 +233,10 @@ async def test_readers_see_a_database_after_a_crash_and_after_its_end(tmp_path):
     holder.wait()
     holder.stdout.close()
     assert path.with_name("crawl.db-wal").stat().st_size > 0
-    async with SqliteReader(path) as reader:
+    async with file_reader(path) as reader:
         assert (await reader.stats()).hosts == 0
     await made(path)
-    async with SqliteReader(path) as reader:
+    async with file_reader(path) as reader:
         assert (await reader.stats()).hosts == 1
 
 

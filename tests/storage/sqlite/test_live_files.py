@@ -22,7 +22,7 @@ from crawler.clock import RealClock
 from crawler.databases import check_database, database_info, looking_into
 from crawler.testing import FakeFetcher
 from storage.location import FileLocation
-from storage.sqlite import SqliteReader, SqliteStore, maintenance
+from storage.sqlite import SqliteStore, file_reader, maintenance
 from storage.sqlite.schema import check_file, connect_reader, connect_writer
 from storage.store import Link, StoreError, StoreRefused
 from tests.storage.conftest import on_connection
@@ -43,15 +43,15 @@ WRITER = """
     import asyncio, sys
     from pathlib import Path
     from storage.store import Link
-    from storage.sqlite import SqliteReader, SqliteStore, maintenance
+    from storage.sqlite import file_reader, SqliteStore, maintenance
 
     async def main():
         path = Path(sys.argv[1])
         store = SqliteStore(path, wall=lambda: 1.0)
         await store.open_session("writer")
-        reader = SqliteReader(path)
+        reader = file_reader(path)
         await reader.stats()
-        async with SqliteReader(path) as another:
+        async with file_reader(path) as another:
             await another.stats()
         maintenance.info(path)
         done = 0
@@ -94,7 +94,7 @@ def link(n: int) -> Link:
 
 
 async def _read(path: Path) -> None:
-    async with SqliteReader(path) as reader:
+    async with file_reader(path) as reader:
         await reader.stats()
 
 
@@ -254,7 +254,7 @@ async def test_an_in_process_reader_in_a_directory_that_cannot_be_written_keeps_
 
     monkeypatch.setattr(sqlite3, "connect", connect)
     with pytest.raises(StoreError, match="cannot be opened"):
-        await SqliteReader(path).stats()
+        await file_reader(path).stats()
     assert seen
     assert not any("immutable" in one for one in seen)
     assert lock_holder(path) == os.getpid()
@@ -490,7 +490,7 @@ async def test_a_file_that_was_cut_ends_the_session(
     await store.close()
     if ending:
         assert maintenance.check(path) == []
-        async with SqliteReader(path) as reader:
+        async with file_reader(path) as reader:
             assert (await reader.stats()).queued >= 100
 
 
@@ -606,7 +606,7 @@ async def test_a_database_and_what_lies_beside_it_are_private(tmp_path, mode):
         store = SqliteStore(path, wall=lambda: 1.0, file_mode=mode)
         await store.open_session("test")
         await store.add([link(1)])
-        async with SqliteReader(path) as reader:
+        async with file_reader(path) as reader:
             await reader.stats()
             for one in tmp_path.iterdir():
                 assert one.stat().st_mode & 0o777 == mode, one

@@ -9,7 +9,7 @@ import pytest
 
 from storage.columns import REPORTS, VIEWS
 from storage.engine.view_rows import _IDS_AT_ONCE, ROWS_AT_ONCE, ViewRows
-from storage.sqlite import SqliteReader
+from storage.sqlite import file_reader
 from storage.sqlite.statements import SqliteStatements
 from tests.storage.conftest import Rig, on_connection
 
@@ -103,7 +103,7 @@ def iterators(reader):
 
 async def test_the_log_can_be_reset_while_a_reader_pauses(full):
     await on_connection(full.store, lambda db: db.execute("PRAGMA busy_timeout = 0").fetchall())
-    async with SqliteReader(full.path) as reader:
+    async with file_reader(full.path) as reader:
         for name, iterator in iterators(reader):
             async with aclosing(iterator) as rows:
                 seen = 0
@@ -115,7 +115,7 @@ async def test_the_log_can_be_reset_while_a_reader_pauses(full):
 
 
 async def test_pages_give_what_one_query_gives(full):
-    async with SqliteReader(full.path) as reader:
+    async with file_reader(full.path) as reader:
         for view, columns in VIEWS.items():
             order = {
                 "hosts": "host", "robots": "origin", "skipped": "reason", "links": "id, target_id",

@@ -35,7 +35,7 @@ PARTIAL = {
     "slots_claimable", "slots_leased", "origins_robots_due", "origins_with_work", "urls_queue",
     "urls_waiting", "origins_to_rejudge",
 }  # fmt: skip
-NO_TABLES = {"CONSTANT", "v", "c", "q", "json_each"}
+NO_TABLES = {"CONSTANT", "v", "c", "q", "r", "json_each"}
 # What a crawl does all the time: the index each must use.
 HOT = {
     "known_ids": ["PRIMARY KEY (origin=? AND fingerprint=?)"],

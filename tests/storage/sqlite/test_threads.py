@@ -10,13 +10,13 @@ import threading
 import pytest
 
 from storage.engine.connection_thread import ConnectionThread
-from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite import SqliteStore, file_reader
 from storage.sqlite.schema import connect_writer
 from storage.store import StoreRefused
 
 BEGIN = """
     import asyncio, sys, threading
-    from storage.sqlite import SqliteReader, SqliteStore
+    from storage.sqlite import file_reader, SqliteStore
 
     async def opened():
         store = SqliteStore(sys.argv[1], wall=lambda: 1.0)
@@ -26,7 +26,7 @@ BEGIN = """
 
 LEFT_OPEN = """
     async def main():
-        store, reader = await opened(), SqliteReader(sys.argv[1])
+        store, reader = await opened(), file_reader(sys.argv[1])
         print((await reader.stats()).hosts)
         return store, reader
 
@@ -35,7 +35,7 @@ LEFT_OPEN = """
 
 FAILED = """
     async def main():
-        store, reader = await opened(), SqliteReader(sys.argv[1])
+        store, reader = await opened(), file_reader(sys.argv[1])
         print((await reader.stats()).hosts, flush=True)
         sys.exit(3)
 
@@ -101,5 +101,5 @@ async def test_a_refused_file_leaves_no_thread(tmp_path):
     with pytest.raises(StoreRefused):
         await SqliteStore(path, wall=lambda: 1.0).open_session("test")
     with pytest.raises(StoreRefused):
-        await SqliteReader(path).stats()
+        await file_reader(path).stats()
     assert not [t for t in threading.enumerate() if t.name == "courtly-store"]

@@ -22,7 +22,7 @@ import pytest
 from crawler.testing import JumpClock
 from policies.robots_state import RobotsState
 from storage import process_locks
-from storage.sqlite import SqliteReader, SqliteStore, databases, fault_kinds, file_lock, schema
+from storage.sqlite import SqliteStore, databases, fault_kinds, file_lock, file_reader, schema
 from storage.sqlite.file_lock import is_held_here
 from storage.sqlite.maintenance import check
 from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, StoreError, StoreRefused
@@ -192,7 +192,7 @@ async def test_the_trouble_is_shown_and_others_are_answered_meanwhile(tmp_path):
     )
     began_s = time.monotonic()
     assert (await store.stats()).queued == 1
-    async with SqliteReader(path) as reader:
+    async with file_reader(path) as reader:
         assert (await reader.stats()).queued == 1
     assert time.monotonic() - began_s < 2.0
     assert not any(call.done() for call in calls)
@@ -265,7 +265,7 @@ async def test_when_the_crawl_is_to_end_it_is_given_up_with_its_sentence(tmp_pat
         assert clock.monotonic() - began_s <= 5.0 + 2.0
         faulty._times = 0
         await store.close()
-    async with SqliteReader(tmp_path / "crawl.db") as reader:
+    async with file_reader(tmp_path / "crawl.db") as reader:
         assert (await reader.stats()).queued == 1
 
 
@@ -357,7 +357,7 @@ async def test_a_file_size_limit_is_waited_for(tmp_path):
     assert sentence.startswith(f"the database {path} cannot be used: ")
     assert int(done) > 0
     assert check(path) == []
-    async with SqliteReader(path) as reader:
+    async with file_reader(path) as reader:
         assert (await reader.stats()).queued == 4_000
 
 
@@ -432,7 +432,7 @@ async def test_without_a_thread_the_opening_is_given_up_and_holds_nothing(tmp_pa
             await store.open_session("x")
         assert not isinstance(raised.value, StoreRefused)
         with pytest.raises(StoreError, match="no thread can be started"):
-            await SqliteReader(path).stats()
+            await file_reader(path).stats()
         monkeypatch.undo()
         assert clock.monotonic() >= START_WAIT_S_MAX
     assert not is_held_here(path)

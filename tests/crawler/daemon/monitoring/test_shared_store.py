@@ -11,7 +11,8 @@ import pytest
 
 from crawler.daemon.monitoring import shared_store
 from crawler.daemon.monitoring.shared_store import SharedStore
-from storage.store import Reader, Row, Store, StoreError, StoreTelemetry
+from storage.reader import Reader
+from storage.store import Row, Store, StoreError, StoreTelemetry
 from tests.crawler.daemon.conftest import Hand
 
 
