@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from policies.retries import FailureCode
@@ -214,9 +214,24 @@ class UrlJudge:
         most = self._config.crawl.max_depth
         if most == math.inf:
             return False
+        depth = max(self._depth_of(url), *self._other_depths(url, contact))
+        return depth + (contact.status not in REDIRECTS) > most
+
+    def _depth_of(self, url: str) -> int:
         depth = self.rows[url]["depth"]
         assert isinstance(depth, int)
-        return depth + (contact.status not in REDIRECTS) > most
+        return depth
+
+    def _other_depths(self, url: str, contact: Contact) -> Iterator[int]:
+        """By the paths found before it was requested: one that is about to be requested keeps the
+        depth of the first, even if a shorter one is stored meanwhile."""
+        yield 0
+        for source, state in self.states.items():
+            if state != "visited":
+                continue
+            for one in self.of_url[source]:
+                if one.end_s <= contact.start_s and url in one.links:
+                    yield self._depth_of(source) + (one.status not in REDIRECTS)
 
     def _later(self, contact: Contact) -> bool:
         """Was it answered too late for its links to be recorded, or under another config?"""
