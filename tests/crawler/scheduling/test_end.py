@@ -521,6 +521,53 @@ async def test_a_robots_txt_that_is_refused_each_day_does_not_hold_a_patient_cra
     assert DAY_S < crawled.elapsed_s < 3 * DAY_S
 
 
+async def test_a_sitemap_that_is_read_again_each_day_does_not_hold_a_patient_crawl(
+    world: World,
+) -> None:
+    """Only the pages that it lists may: the host that fails is waited for no longer."""
+    readings: list[float] = []
+
+    def answers(request: Request) -> Reply:
+        if request.url == "http://a.test/robots.txt":
+            return text("User-agent: *\nDisallow: /no\nSitemap: http://a.test/map.xml\n")
+        if request.url == "http://a.test/map.xml":
+            readings.append(world.clock.monotonic())
+            return not_found()
+        return Reply(status=503) if "//b.test/" in request.url else html("A", "/no")
+
+    crawled = await world.crawl(
+        answers,
+        "http://a.test/",
+        "http://b.test/",
+        crawl={"patience": 2 * DAY_S},
+        robots={"dialect": "rfc9309"},
+        cap_s=20 * DAY_S,
+    )
+    assert len(readings) > 1
+    assert crawled.urls("queued") == ["http://b.test/"]
+    assert DAY_S < crawled.elapsed_s < 3 * DAY_S
+
+
+async def test_hours_that_never_meet_do_not_hold_a_patient_crawl(world: World) -> None:
+    """What is queued stays so, and the host is visited when the config gives other hours."""
+    answers: dict[str, Reply] = {
+        "http://a.test/robots.txt": text("User-agent: *\nDisallow:\nVisit-time: 0000-0500\n"),
+        "http://a.test/": html("A"),
+    }
+    never = {"visit_window": "05:00-14:30"}
+    first = await world.crawl(
+        answers,
+        "http://a.test/",
+        crawl={"patience": 2 * DAY_S},
+        politeness=never,
+        cap_s=20 * DAY_S,
+    )
+    assert first.urls("queued") == ["http://a.test/"]
+    assert first.elapsed_s < 3 * DAY_S
+    again = await world.crawl(answers, crawl={"patience": 2 * DAY_S})
+    assert again.urls("visited") == ["http://a.test/"]
+
+
 @pytest.mark.parametrize("by_limit", [False, True])
 @pytest.mark.parametrize("slow", ["/robots.txt", "/slow"])
 async def test_requests_in_flight_at_the_end_have_five_seconds(
