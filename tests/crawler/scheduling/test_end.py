@@ -574,7 +574,7 @@ async def test_hours_that_never_meet_put_off_no_host_that_is_out_of_reach(world:
     """It is released without URLs that could be requested now, but other hours may follow."""
     reached = False
 
-    def answers(request: Request) -> Reply:
+    def answers(request: Request) -> Reply | FailureCode:
         if request.url.endswith("/robots.txt"):
             return text("User-agent: *\nDisallow:\nVisit-time: 2000-0500\n")
         return html("A") if reached else FailureCode.CONNECT
