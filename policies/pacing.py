@@ -46,6 +46,9 @@ class Window(Struct, frozen=True):
         return (self.start_s - day_s) % DAY_S
 
 
+ALL_DAY = Window(0, 0)
+
+
 def parse_window(text: str) -> Window:
     """Parse `"22:00-06:00"` or the form of robots.txt, `"2200-0600"`. Raises ValueError."""
     found = _WINDOW.match(text)
@@ -72,7 +75,7 @@ def _minutes(windows: tuple[Window, ...]) -> int:
 
 def _windows(minutes: int) -> tuple[Window, ...]:
     if minutes == _DAY:
-        return (Window(0, 0),)
+        return (ALL_DAY,)
     found: list[Window] = []
     starts = minutes & ~(minutes << 1 | minutes >> _DAY_MINUTES - 1)
     for start in range(_DAY_MINUTES):
@@ -218,11 +221,18 @@ def smoothed_latency_s(latency_s: float | None, newest_s: float) -> float:
 
 
 def window_wait_s(rules: PacingRules, ask: RobotsPacing, wall_s: float) -> float:
-    """Seconds until visits are welcome: by the configured window and any window of robots.txt."""
-    wait_s = rules.visit_window.wait_s(wall_s) if rules.visit_window else 0.0
-    if ask.windows:
-        wait_s = max(wait_s, min(w.wait_s(wall_s) for w in ask.windows))
-    return wait_s
+    """Seconds until visits are welcome: by the configured window and any window of robots.txt.
+    DELAY_S_MAX: these have no hour in common."""
+    windows = _welcome(rules.visit_window, ask.windows)
+    return min((window.wait_s(wall_s) for window in windows), default=DELAY_S_MAX)
+
+
+@lru_cache(maxsize=1024)
+def _welcome(ours: Window | None, theirs: tuple[Window, ...]) -> tuple[Window, ...]:
+    """The hours in `ours` and in any of `theirs`; empty if there are none."""
+    if ours is None:
+        return theirs or (ALL_DAY,)
+    return _windows(_minutes((ours,)) & _minutes(theirs)) if theirs else (ours,)
 
 
 def lanes(rules: PacingRules, ask: RobotsPacing, *, backing_off: bool) -> int:

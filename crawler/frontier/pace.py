@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from crawler.frontier.reasons import RESTARTED, VISIT_WINDOW, Reason, Wait
 from policies.pacing import (
+    DELAY_S_MAX,
     NO_ROBOTS_PACING,
     PacingRules,
     PolitenessDelay,
@@ -131,6 +132,11 @@ class Pace:
     def windowed(self) -> bool:
         """Whether it has a visit window."""
         return self.rules.visit_window is not None or bool(self.ask.windows)
+
+    @property
+    def ever_open(self) -> bool:
+        """Whether its visit windows have an hour in common."""
+        return window_wait_s(self.rules, self.ask, 0.0) < DELAY_S_MAX
 
     def reckon(self) -> None:
         """Recompute the delay after a change of robots.txt, latency or controls."""

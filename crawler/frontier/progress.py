@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from crawler.frontier.host_queue import HostQueue
-from storage.store import Outcome, Retry, Revisited
+from storage.store import Outcome, Retry, Revisited, SitemapRead
 
 
 def progresses(outcome: Outcome, host: HostQueue | None) -> bool:
     """Is a URL finished, or was it tried for the first time at a host that did not just fail?
 
     Another failure, of the same URL or the next one, is not progress: it must not keep a crawl from
-    ending.
+    ending. Nor is a sitemap, which is read again each day; the pages that it lists are.
     """
     if isinstance(outcome, Retry):
         if host is None:
@@ -21,4 +21,4 @@ def progresses(outcome: Outcome, host: HostQueue | None) -> bool:
         return False
     if host is not None:
         host.failed_in_row = 0
-    return True
+    return not isinstance(outcome, SitemapRead)

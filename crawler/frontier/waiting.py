@@ -94,8 +94,11 @@ class Waiting:
         )
 
     def only_closed(self, host: HostQueue) -> float | None:
-        """When the first of its closed origins reopens, if those are all it has; else None."""
+        """When the first of its closed origins reopens, if those are all it has; else None. If its
+        visit windows never open, None as well: the next config may have others."""
         if host.prefetched or host.parked or host.next_due_s is not None or not host.closed:
+            return None
+        if not host.pace.ever_open:
             return None
         move = self.next_move(host, due_robots=False)
         return move.at_s if move else None

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from policies.pacing import (
     DAY_S,
+    DELAY_S_MAX,
     NO_ROBOTS_PACING,
     PacingRules,
     Per,
@@ -154,6 +155,13 @@ def test_our_window_and_any_of_theirs_must_be_open() -> None:
     assert window_wait_s(rules, ask, 9 * 3600) == 3 * 3600
     assert window_wait_s(rules, NO_ROBOTS_PACING, 7 * 3600) == 3600
     assert window_wait_s(PacingRules(), NO_ROBOTS_PACING, 0) == 0
+    assert window_wait_s(rules, ask, 14 * 3600) == 18 * 3600  # not until 06:00, when ours is closed
+
+
+def test_hours_that_never_meet_are_not_waited_for() -> None:
+    rules = PacingRules(visit_window=parse_window("05:00-14:30"))
+    ask = RobotsPacing(windows=(parse_window("0000-0500"), parse_window("2000-2200")))
+    assert {window_wait_s(rules, ask, hour * 3600.0) for hour in range(24)} == {DELAY_S_MAX}
 
 
 MINUTE = st.integers(0, 1_440)

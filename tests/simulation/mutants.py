@@ -77,8 +77,8 @@ PACING: Final = (
     Mutant(
         "Visit-time of robots.txt is ignored",
         "policies/pacing.py",
-        "wait_s = max(wait_s, min(w.wait_s(wall_s) for w in ask.windows))",
-        "wait_s = max(wait_s, 0.0)",
+        "windows = _welcome(rules.visit_window, ask.windows)",
+        "windows = _welcome(rules.visit_window, ())",
     ),
     Mutant(
         "the delay counts from the beginning of the contact",

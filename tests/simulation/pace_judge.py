@@ -364,6 +364,13 @@ class Controls:
 
     def __init__(self, history: History) -> None:
         self._done = [done for run in history.runs for done in run.done if not done.error]
+        # The process was killed meanwhile: from the order to its end, it may have obeyed.
+        self._resumed = [
+            (done, run.to_s)
+            for run in history.runs
+            for done in run.done
+            if done.verb in ("resume", "resume host") and "this process is dead" in done.error
+        ]
         self._config = history.configs[0][2]
         self._runs = history.runs
 
@@ -386,10 +393,16 @@ class Controls:
         return Bounds(low, high)
 
     def _pauses(self, slot: str) -> list[tuple[float, float, bool]]:
-        return [
+        found = [
             (from_s, to_s, verb == "pause host")
             for from_s, to_s, verb, _ in self._of(slot, ("pause host", "resume host"))
         ]
+        resumed = [
+            (done.from_s, to_s, False)
+            for done, to_s in self._resumed
+            if done.host and self._config.slot_of(done.host) == slot
+        ]
+        return sorted(found + resumed)
 
     def _pauses_of_all(self) -> list[tuple[float, float, bool]]:
         found = [
@@ -397,6 +410,7 @@ class Controls:
             for done in self._done
             if done.verb in ("pause", "resume")
         ]
+        found += [(done.from_s, to_s, False) for done, to_s in self._resumed if not done.host]
         # A crawl that is started resumes.
         return sorted([*found, *((run.from_s, run.from_s, False) for run in self._runs)])
 

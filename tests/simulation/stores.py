@@ -54,7 +54,8 @@ class MemoryDisk:
         return self._store.reader
 
     async def killed(self, store: Any) -> None:
-        pass
+        """The next process opens it anew: what a fault has broken for this one works for that."""
+        await store._calls.close()
 
     def connection(self, store: Any) -> Any:
         return store._calls._database._connection

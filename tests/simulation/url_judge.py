@@ -407,7 +407,15 @@ class UrlJudge:
             if one.failure is not None or (one.status or 0) >= 429
         }
         denied = [one for one in recent if one.status in (401, 403) and one.host == host]
-        return slot in failing or len(denied) >= 15 or not recent
+        return slot in failing or len(denied) >= 15 or not recent or self._rests(slot)
+
+    def _rests(self, slot: str) -> bool:
+        """Did it ask, in whichever run, for a rest that lasts beyond the end of the last?"""
+        return any(
+            one.end_s + (one.retry_after_s or 0.0) > self.history.last.to_s
+            for one in self.history.contacts
+            if self._config.slot_of(one.host) == slot and one.retry_after_s is not None
+        )
 
     def _explained(self) -> None:
         for url, sentences in self.history.explained.items():

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from crawler.documents.page import ParsedPage
 from crawler.fetching.request import Request
@@ -16,6 +17,7 @@ from crawler.frontier.reasons import PAUSED
 from crawler.frontier.waiting import NextMove, Waiting
 from crawler.scheduling.host_leases import ROOM_SHARE
 from crawler.testing import Answers, Reply, html, not_found, redirect, text
+from policies.pacing import parse_window
 from policies.retries import FailureCode
 from storage.store import Link
 
@@ -519,6 +521,75 @@ async def test_a_robots_txt_that_is_refused_each_day_does_not_hold_a_patient_cra
     )
     assert crawled.urls("queued") == ["http://a.test/"]
     assert DAY_S < crawled.elapsed_s < 3 * DAY_S
+
+
+async def test_a_sitemap_that_is_read_again_each_day_does_not_hold_a_patient_crawl(
+    world: World,
+) -> None:
+    """Only the pages that it lists may: the host that fails is waited for no longer."""
+    readings: list[float] = []
+
+    def answers(request: Request) -> Reply:
+        if request.url == "http://a.test/robots.txt":
+            return text("User-agent: *\nDisallow: /no\nSitemap: http://a.test/map.xml\n")
+        if request.url == "http://a.test/map.xml":
+            readings.append(world.clock.monotonic())
+            return not_found()
+        return Reply(status=503) if "//b.test/" in request.url else html("A", "/no")
+
+    crawled = await world.crawl(
+        answers,
+        "http://a.test/",
+        "http://b.test/",
+        crawl={"patience": 2 * DAY_S},
+        robots={"dialect": "rfc9309"},
+        cap_s=20 * DAY_S,
+    )
+    assert len(readings) > 1
+    assert crawled.urls("queued") == ["http://b.test/"]
+    assert DAY_S < crawled.elapsed_s < 3 * DAY_S
+
+
+async def test_hours_that_never_meet_do_not_hold_a_patient_crawl(world: World) -> None:
+    """What is queued stays so, and the host is visited when the config gives other hours."""
+    answers: dict[str, Reply] = {
+        "http://a.test/robots.txt": text("User-agent: *\nDisallow:\nVisit-time: 0000-0500\n"),
+        "http://a.test/": html("A"),
+    }
+    never = {"visit_window": "05:00-14:30"}
+    first = await world.crawl(
+        answers,
+        "http://a.test/",
+        crawl={"patience": 2 * DAY_S},
+        politeness=never,
+        cap_s=20 * DAY_S,
+    )
+    assert first.urls("queued") == ["http://a.test/"]
+    assert first.elapsed_s < 3 * DAY_S
+    again = await world.crawl(answers, crawl={"patience": 2 * DAY_S})
+    assert again.urls("visited") == ["http://a.test/"]
+
+
+async def test_hours_that_never_meet_put_off_no_host_that_is_out_of_reach(world: World) -> None:
+    """It is released without URLs that could be requested now, but other hours may follow."""
+    reached = False
+
+    def answers(request: Request) -> Reply | FailureCode:
+        if request.url.endswith("/robots.txt"):
+            return text("User-agent: *\nDisallow:\nVisit-time: 2000-0500\n")
+        return html("A") if reached else FailureCode.CONNECT
+
+    def stop_with_other_hours() -> None:
+        assert world.scheduler is not None
+        for host in world.scheduler.frontier.permits:
+            never = parse_window("06:00-07:00")
+            host.pace.rules = structs.replace(host.pace.rules, visit_window=never)
+        world.scheduler.stop()
+
+    await world.crawl(answers, "http://a.test/", at={5: stop_with_other_hours})
+    reached = True
+    again = await world.crawl(answers, crawl={"patience": 2 * DAY_S})
+    assert again.urls("visited") == ["http://a.test/"]
 
 
 @pytest.mark.parametrize("by_limit", [False, True])
