@@ -84,7 +84,7 @@ class Addresses:
         clock.ended_s = ended_s
         clock.ready_s = ended_s + address_delay_s(host.pace.rules, host.pace.ask)
 
-    def reckon(self, hosts: Iterable[HostQueue]) -> None:
+    def recompute(self, hosts: Iterable[HostQueue]) -> None:
         """Recompute the delays of addresses after a change of the rules."""
         for clock, rest_s in self._rests(hosts).items():
             clock.ready_s = clock.ended_s + rest_s

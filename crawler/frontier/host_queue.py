@@ -165,13 +165,13 @@ class HostQueue:
         if slow_s is not None or clear_slow:
             self.pace.slow_s = slow_s
         self.pace.revision += 1
-        self.pace.reckon()
+        self.pace.recompute()
 
     def rule(self, rules: PacingRules) -> None:
         """Apply other rules, also to the delay that is running."""
         self.pace.rules = rules
         self.pace.revision += 1
-        self.pace.reckon()
+        self.pace.recompute()
 
     # ------------------------------------------------------------ out of reach
 

@@ -132,7 +132,7 @@ class Pace:
         """Whether it has a visit window."""
         return self.rules.visit_window is not None or bool(self.ask.windows)
 
-    def reckon(self) -> None:
+    def recompute(self) -> None:
         """Recompute the delay after a change of robots.txt, latency or controls."""
         before_s = self.rest.delay_s
         self.rest = politeness_delay(
@@ -150,7 +150,7 @@ class Pace:
         if strictest != self.ask:
             self.ask = strictest
             self.revision += 1  # of the lanes and the visit windows, too
-            self.reckon()
+            self.recompute()
             self._rested_after_crash(self.rest.delay_s)
 
     def forget_asks(self, origins: Iterable[str]) -> None:
@@ -271,7 +271,7 @@ class Pace:
                 self.smallest_rest_s = rested_s
         self.latency_s = smoothed_latency_s(self.latency_s, ended_s - started_s)
         if self.rules.latency_factor:  # else it has no say
-            self.reckon()
+            self.recompute()
         return unproven
 
     def answered(self, status: int, *, refusal: bool, rest_s: float | None, now_s: float) -> bool:

@@ -184,7 +184,7 @@ class Permits:
 
     def reckon_addresses(self) -> None:
         """The rules changed: recompute the delays of addresses."""
-        self._addresses.reckon(self._hosts.values())
+        self._addresses.recompute(self._hosts.values())
 
     def set_limit(self, limit: int) -> None:
         """Change how many permits may be open; those granted stay."""

@@ -137,8 +137,8 @@ PACING: Final = (
     Mutant(
         "a reload does not change the pace of hosts in memory",
         "crawler/frontier/host_queue.py",
-        "self.pace.rules = rules\n        self.pace.revision += 1\n        self.pace.reckon()",
-        "self.pace.revision += 1\n        self.pace.reckon()",
+        "self.pace.rules = rules\n        self.pace.revision += 1\n        self.pace.recompute()",
+        "self.pace.revision += 1\n        self.pace.recompute()",
     ),
     Mutant(
         "the operator's delay is not applied to hosts in memory",

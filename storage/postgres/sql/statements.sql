@@ -370,7 +370,7 @@ FROM totals;
 
 -- ---------------------------------------------------------------- leases
 
--- Free hosts that rest from their last contact alone, and could be reckoned anew.
+-- Free hosts that rest from their last contact alone, and whose delay could be computed anew.
 -- name: rouse
 WITH l AS (
   SELECT s.id FROM slots AS s

@@ -68,7 +68,7 @@ INSERT INTO crawl (id, session, last_at, shift_s) VALUES (1, 0, ?, 0.0);
 -- name: begin_session
 INSERT OR REPLACE INTO sessions (id, name, began_at) VALUES (?, ?, ?);
 
--- Free hosts that rest from their last contact alone, and could be reckoned anew.
+-- Free hosts that rest from their last contact alone, and whose delay could be computed anew.
 -- name: rouse
 UPDATE slots SET next_at = ended_at
 WHERE lease IS NULL AND next_at > ?1 AND ended_at < next_at
