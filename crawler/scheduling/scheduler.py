@@ -238,7 +238,7 @@ class Scheduler:
         self.frontier.stopping = True
         self.loop.begun.set()
         self._set_patience(STOP_PATIENCE_S)
-        self.supply.stir()
+        self.supply.wake()
 
     def _set_patience(self, seconds: float) -> None:
         self.crawl.store.set_patience(seconds)
@@ -255,7 +255,7 @@ class Scheduler:
     def _carry_out(self, command: WorkCommand, group: asyncio.TaskGroup) -> None:
         match command:
             case LookForWork():
-                self.supply.stir()
+                self.supply.wake()
             case AddWorkers():
                 self._add_workers(group)
             case Rejudge(name):

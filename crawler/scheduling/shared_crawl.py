@@ -109,7 +109,7 @@ class SharedCrawl:
         others.active, others.hungry = pulse.others_active, pulse.others_hungry
         others.asked_s = self._renewal.asked_s
         if changed:
-            self._supply.stir()
+            self._supply.wake()
 
     # ------------------------------------------------------------ orders
 
