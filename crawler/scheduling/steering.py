@@ -217,7 +217,7 @@ class Steering:
         self._supply.idle = False
         frontier.may_claim()
 
-    async def rouse(self) -> None:
+    async def recheck_delays(self) -> None:
         """Delays have changed: hosts in the store need not wait for the delay they were released
         with."""
         await self._crawl.store.recheck_delays(self._crawl.session)

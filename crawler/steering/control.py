@@ -384,7 +384,7 @@ class Control:
             self._scheduler.steering.apply(new)
             self.config = new
         if not same_pacing(old, new):
-            await self._scheduler.steering.rouse()
+            await self._scheduler.steering.recheck_delays()
         if not same_robots_rules(old, new):
             await self._scheduler.steering.read_robots_anew()
         if seeds:

@@ -224,12 +224,12 @@ class Leases:
 
     # ------------------------------------------------------------ clocks
 
-    def rouse(self, slot: str | None, now_s: float) -> None:
+    def recheck_delays(self, slot: str | None, now_s: float) -> None:
         most = COPIES_PER_LEASE + 1
         if slot is None:
-            rows = self._sql.rows("rouse", now_s, most)
+            rows = self._sql.rows("recheck_delays", now_s, most)
         else:
-            rows = self._sql.rows("rouse_one", now_s, most, slot)
+            rows = self._sql.rows("recheck_delay_of", now_s, most, slot)
         self.settle([int(row[0] or 0) for row in rows])
 
     def wind(

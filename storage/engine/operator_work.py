@@ -126,12 +126,12 @@ def set_controls(
     for slot in slots:
         known += writer.sql.row("control", paused, change_slow, slow_s, slot) is not None
         if change_slow:
-            writer.leases.rouse(slot, writer.at.now_s)
+            writer.leases.recheck_delays(slot, writer.at.now_s)
     return known
 
 
 def recheck_delays(writer: Writer, session: int) -> None:
-    writer.leases.rouse(None, writer.at.now_s)
+    writer.leases.recheck_delays(None, writer.at.now_s)
 
 
 def set_paused(writer: Writer, paused: bool) -> None:

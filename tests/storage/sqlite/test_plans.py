@@ -21,7 +21,7 @@ SCANS = {
     "put_time": {"crawl"},
     "put_paused": {"crawl"},
     "paused": {"crawl"},
-    "rouse": {"slots"},  # when delays were changed
+    "recheck_delays": {"slots"},  # when delays were changed
     "mark_all_to_rejudge": {"origins"},  # when the config reads robots.txt in another way
     "totals": {"slots"},  # at the opening, and by readers; one row a host
     "failed_slots": {"o"},  # by hand
