@@ -232,7 +232,7 @@ class Leases:
             rows = self._sql.rows("recheck_delay_of", now_s, most, slot)
         self.settle([int(row[0] or 0) for row in rows])
 
-    def wind(
+    def write_clocks(
         self,
         updates: Sequence[tuple[HeldHost, HostUpdate]],
         at: Moment,

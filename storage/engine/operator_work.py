@@ -33,9 +33,9 @@ def fail_some(
     failure: HostFailure,
     *,
     limit: int,
-    wind: bool,
+    with_clock: bool,
 ) -> int:
-    """Fail up to `limit` queued URLs of a held host and return how many. `wind`: also write
+    """Fail up to `limit` queued URLs of a held host and return how many. `with_clock`: also write
     the host's clock."""
     writer.leases.lock([update])
     held = writer.leases.held(update)
@@ -53,8 +53,8 @@ def fail_some(
             tally.count(origin_id, held.id, QUEUED, -count)
             tally.count(origin_id, held.id, FAILED, count)
     writer.finish(tally, {})
-    if wind:
-        writer.leases.wind([(held, update)], writer.at)
+    if with_clock:
+        writer.leases.write_clocks([(held, update)], writer.at)
     return len(some)
 
 

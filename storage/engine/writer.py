@@ -214,13 +214,13 @@ class Writer:
         linking = () if self.sql.shared else batch.outcomes
         ids = self._insert_links(linking, outcomes, tally, skipped)
         moves = self.outcomes.apply(outcomes, ids, tally, skipped, self.at)
-        winding = [(lease, update) for update in batch.hosts if (lease := held[update.slot])]
+        writing = [(lease, update) for update in batch.hosts if (lease := held[update.slot])]
         # A host's counters are written with its clock, unless an origin moves: what it takes along
         # to another host is subtracted from counters that must be right by then.
         together = not moves
-        wound = {lease.id for lease, _ in winding} if together else set[int]()
-        moved = self.finish(tally, skipped, moves, but=wound)
-        self.leases.wind(winding, self.at, tally if together else None)
+        written = {lease.id for lease, _ in writing} if together else set[int]()
+        moved = self.finish(tally, skipped, moves, but=written)
+        self.leases.write_clocks(writing, self.at, tally if together else None)
         self.leases.settle(moved)
         prefetched = self.leases.prefetch(
             [want for want in batch.prefetch if held.get(want.slot) is not None],
@@ -338,7 +338,7 @@ class Writer:
         if also is not None:
             self.leases.lock([also])
         if also is not None and (held := self.leases.held(also)) is not None:
-            self.leases.wind([(held, also)], self.at)
+            self.leases.write_clocks([(held, also)], self.at)
         return Completed(stale=frozenset(), added=tally.added, prefetched={}, refused=refused)
 
     def robots_get(self, origin: str) -> RobotsState | None:
