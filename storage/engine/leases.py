@@ -45,7 +45,7 @@ def rooms(count: int, *, queued: int, due: int) -> Rooms:
     return Rooms(min(queued, count - again), again)
 
 
-class HeldHost(Struct):
+class LeasedHost(Struct):
     """A host that this session leases."""
 
     id: int
@@ -100,13 +100,13 @@ class Leases:
         self._names = names
         self._plans = plans
         self._session = 0
-        self._held: dict[str, HeldHost] = {}
+        self._leased: dict[str, LeasedHost] = {}
         self._tick = 0
 
     def start(self, session: int) -> None:
         """Void the leases of earlier sessions; their hosts stay not clean."""
         self._session = session
-        self._held.clear()
+        self._leased.clear()
         if self._sql.shared:
             return  # those of sessions that have ended are voided when that is certain
         leased = self._sql.read(list[int], "leased")
@@ -115,34 +115,34 @@ class Leases:
 
     def lose(self) -> None:
         """Hold nothing any more: other sessions have taken the hosts."""
-        self._held.clear()
+        self._leased.clear()
 
     def resume(self, session: int) -> None:
         """Read the leases of this session again."""
         self._session = session
-        held = self._sql.read(list[tuple[int, str, int, int]], "held", session)
-        self._held = {name: HeldHost(key, epoch, ring) for key, name, epoch, ring in held}
+        leased = self._sql.read(list[tuple[int, str, int, int]], "held", session)
+        self._leased = {name: LeasedHost(key, epoch, ring) for key, name, epoch, ring in leased}
 
     def tick(self, now_s: float) -> int:
         """Return a number that grows with every call, across sessions too."""
         self._tick = max(self._tick + 1, int(now_s * 1e6))
         return self._tick
 
-    def held(self, update: HostUpdate) -> HeldHost | None:
-        held = self._held.get(update.slot)
-        return None if held is None or held.epoch != update.epoch else held
+    def leased(self, update: HostUpdate) -> LeasedHost | None:
+        leased = self._leased.get(update.slot)
+        return None if leased is None or leased.epoch != update.epoch else leased
 
     def lock(self, updates: Sequence[HostUpdate]) -> None:
         """Where there are other sessions, keep them away from the hosts of a commit until it ends,
         and find out which hosts this session has lost."""
         if not self._sql.shared:
             return
-        held = {update.slot: self._held.get(update.slot) for update in updates}
-        rows: list[Values] = [(host.id, host.epoch) for host in held.values() if host is not None]
+        leased = {update.slot: self._leased.get(update.slot) for update in updates}
+        rows: list[Values] = [(host.id, host.epoch) for host in leased.values() if host is not None]
         still = set(self._sql.read_many(list[int], "lock_held", rows, self._session))
-        for slot, host in held.items():
+        for slot, host in leased.items():
             if host is not None and host.id not in still:
-                del self._held[slot]
+                del self._leased[slot]
 
     def settle(self, slots: Iterable[int]) -> None:
         """Compute when these hosts become ready."""
@@ -164,7 +164,7 @@ class Leases:
 
     def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
         ids = self._names.slots(slots, at.now_s)
-        free = [ids[name] for name in dict.fromkeys(slots) if name not in self._held]
+        free = [ids[name] for name in dict.fromkeys(slots) if name not in self._leased]
         return {lease.slot: lease for lease in self.lease(free, None, at)}
 
     def lease(
@@ -182,7 +182,7 @@ class Leases:
         self._sql.many("lease", [(row.id, self.tick(at.now_s)) for row in rows], self._session)
         self._names.forget_bodies()
         for row in rows:
-            self._held[row.name] = HeldHost(row.id, row.epoch + 1, row.ring)
+            self._leased[row.name] = LeasedHost(row.id, row.epoch + 1, row.ring)
         hands: Mapping[str, Prefetched] = {}
         if urls is not None:
             wants = [Prefetch(slot=row.name, count=urls, referrers=referrers) for row in rows]
@@ -234,7 +234,7 @@ class Leases:
 
     def write_clocks(
         self,
-        updates: Sequence[tuple[HeldHost, HostUpdate]],
+        updates: Sequence[tuple[LeasedHost, HostUpdate]],
         at: Moment,
         tally: CounterChanges | None = None,
     ) -> None:
@@ -244,27 +244,27 @@ class Leases:
         tally = tally or CounterChanges()
         contacts: list[Values] = []
         released = []
-        for held, update in updates:
+        for leased, update in updates:
             clock = update.clock
             new = update.contacts[-CONTACTS_KEPT:]
-            held.ring += len(update.contacts)
+            leased.ring += len(update.contacts)
             contacts += [
                 (
-                    held.id, (held.ring - len(new) + n) % CONTACTS_KEPT, _bounded(c.start_at),
+                    leased.id, (leased.ring - len(new) + n) % CONTACTS_KEPT, _bounded(c.start_at),
                     _bounded(c.end_at), c.kind, c.status,
                 )
                 for n, c in enumerate(new)
             ]  # fmt: skip
             stored = _stored(clock)
-            clocks[held.id] = (
-                held.id, now_s + _wait_s(clock.next_in_s),
-                now_s + stored.backoff_in_s if stored.backoff_in_s > 0 else None, held.ring,
+            clocks[leased.id] = (
+                leased.id, now_s + _wait_s(clock.next_in_s),
+                now_s + stored.backoff_in_s if stored.backoff_in_s > 0 else None, leased.ring,
                 None if stored.rested_s is None else now_s - stored.rested_s,
-                *structs.astuple(stored), *tally.of_slot(held.id),
+                *structs.astuple(stored), *tally.of_slot(leased.id),
             )  # fmt: skip
             if update.release:
-                released.append(held.id)
-                del self._held[update.slot]
+                released.append(leased.id)
+                del self._leased[update.slot]
         # A server draws the stamp by itself.
         stamp = () if self._sql.shared else (self._session,)
         self._sql.many("wind_slots", list(clocks.values()), *at.stamp, *stamp)
@@ -277,7 +277,7 @@ class Leases:
         self, wants: Sequence[Prefetch], now_s: float, *, ended: Collection[int] = ()
     ) -> dict[str, Prefetched]:
         """Return the best due URLs of leased hosts. The ids in `ended` no longer count as held."""
-        slots = {held.id: want for want in wants if (held := self._held.get(want.slot))}
+        slots = {leased.id: want for want in wants if (leased := self._leased.get(want.slot))}
         if not slots:
             return {}
         keys: list[Values] = [(key,) for key in slots]
@@ -289,7 +289,7 @@ class Leases:
         offers: dict[int, list[_Offer]] = {}
         waits: dict[int, list[float]] = {}
         # Of a host with very many origins, some at a time, starting after those of the last time.
-        start = {k: self._held[want.slot].after for k, want in slots.items() if want.queued}
+        start = {k: self._leased[want.slot].after for k, want in slots.items() if want.queued}
         asking = dict(start)
         wrapped: set[int] = set()
         while asking:
@@ -328,7 +328,7 @@ class Leases:
             for slot in asking:
                 more = len(seen.get(slot, ())) == ORIGINS_AT_ONCE
                 last = max(seen[slot]) if more else 0
-                self._held[slots[slot].slot].after = last
+                self._leased[slots[slot].slot].after = last
                 if len(offers.get(slot, ())) > slots[slot].count:
                     continue
                 if more and not (slot in wrapped and last >= start[slot]):

@@ -573,7 +573,7 @@ STORE: Final = (
     Mutant(
         "a host is released before its last outcome",
         "storage/engine/leases.py",
-        "                del self._held[update.slot]\n",
+        "                del self._leased[update.slot]\n",
         "                pass\n",
     ),
     Mutant(

@@ -173,7 +173,7 @@ class SharedMemory:
         (key,) = database.execute("SELECT id FROM slots WHERE name = ?", [slot]).fetchone()
         database.execute("UPDATE slots SET lease = NULL WHERE id = ?", [key])
         leases = self.inner._calls._writer.leases  # type: ignore[union-attr]
-        leases._held.pop(slot, None)
+        leases._leased.pop(slot, None)
         leases.settle([key])
 
     def others(self, number: int) -> list[Session]:
