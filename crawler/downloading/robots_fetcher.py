@@ -363,7 +363,7 @@ class RobotsFetcher:
         now_s = self._clock.wall()
         learned = robots_state.next_state(origin.access, news, now_s=now_s, rules=origin.rules)
         size_bytes = origin.size_bytes
-        origin.stand(learned, now_s=now_s)
+        origin.judge_by(learned, now_s=now_s)
         size_bytes = max(size_bytes, origin.size_bytes)
         if size_bytes > LARGE_BYTES:  # it stays in memory until it is committed
             self._budget.take_place(origin, size_bytes, beyond=True)
@@ -381,7 +381,7 @@ class RobotsFetcher:
         now_s = self._clock.wall()
         news = unreachable(robots_url(origin.name), fault)
         learned = robots_state.next_state(origin.access, news, now_s=now_s, rules=origin.rules)
-        origin.stand(learned, now_s=now_s)
+        origin.judge_by(learned, now_s=now_s)
         origin.close(fault, until_s=learned.retry_at)
         return learned
 
