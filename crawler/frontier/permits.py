@@ -365,7 +365,7 @@ class Permits:
 
     def others_leave_s(self, host: HostQueue, now_s: float, *, claim: bool = False) -> float:
         """When the other crawls and sessions of this process leave the host to this one; see
-        `Sharer.free_s`."""
+        `SharedContacts.free_s`."""
         return self._sharer.free_s(host.slot, now_s, host.pace.rest.delay_s, claim=claim)
 
     @property
