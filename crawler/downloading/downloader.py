@@ -51,16 +51,18 @@ class Downloader:
         self._fetcher = fetcher
         self._clock = clock
         self._observer = observer
-        self.meant: HeaderScope | None = None  # what the config's headers are for; None: everything
+        self.header_scope: HeaderScope | None = (
+            None  # what the config's headers are for; None: everything
+        )
         self.urls: dict[str, float] = {}  # being fetched now, and since when (monotonic)
         self._sending: set[asyncio.Task[object]] = set()
         # Those of them whose requests were broken off -> what becomes of these.
         self._broken_off: dict[asyncio.Task[object], Callable[[str, float], Failure]] = {}
 
-    def mean(self, url: str) -> None:
-        """The config's headers for the host of this seed are meant for its scheme and port."""
-        self.meant = self.meant or HeaderScope()
-        self.meant.add(url)
+    def restrict_headers(self, url: str) -> None:
+        """Send the config's headers for the host of this seed to its scheme and port alone."""
+        self.header_scope = self.header_scope or HeaderScope()
+        self.header_scope.add(url)
 
     # ------------------------------------------------------------ permits
 
@@ -185,7 +187,7 @@ class Downloader:
         self, permit: Permit, request: Request, kind: str, began_s: float
     ) -> Answer | Failure:
         frontier = self._frontier
-        if self.meant is not None and not self.meant.covers(request.url):
+        if self.header_scope is not None and not self.header_scope.covers(request.url):
             request = replace(request, bare=True)
         if not frontier.expiry.may_contact():
             permit.host.pace.not_sent()

@@ -2,7 +2,7 @@
 
 Each of them paces its own contacts with a host. This register keeps them from contacting a host
 while another one does, or before the delay after that contact is over. Nothing is leased: a contact
-counts from its permit to its end, and whoever has waited longest is next. Sharers may run in event
+counts from its permit to its end, and whoever has waited longest is next. They may run in event
 loops of different threads. Those with an injected clock share with others of the same clock only.
 """
 
@@ -82,8 +82,11 @@ class Register:
 
 
 class SharedContacts:
-    """One crawl or session, which shares the register with the others. `slot`: a key of its host
-    queues; those that form them differently (`per`) do not see each other's contacts."""
+    """The contacts of one crawl or session, in a register that it shares with others.
+
+    `slot`: a key of its host queues. Those that form them differently (`per`) do not see each
+    other's contacts.
+    """
 
     __slots__ = ("__weakref__", "_hosts", "_lock", "_me", "_register", "closed")
 

@@ -134,7 +134,7 @@ class Worker:
     def _meet_seed(self, queued: Queued) -> None:
         """It may have been given to another worker a moment ago."""
         if not queued.hops:
-            self._downloader.mean(queued.url)
+            self._downloader.restrict_headers(queued.url)
             if self._crawl.scope.add_root(queued.url):
                 self._seen.clear()
 

@@ -224,7 +224,7 @@ class Scheduler:
     def add_root(self, url: str) -> None:
         """Scope is relative to it, and the config's headers may be."""
         self.crawl.scope.add_root(url)
-        self.downloader.mean(url)
+        self.downloader.restrict_headers(url)
 
     def _plan_revisits(self) -> None:
         """Plan revisits of the pages visited before the config asked for any."""
