@@ -64,8 +64,8 @@ def given_up(queued: Queued, slot: str, fault: str, *, now_s: float) -> Failed |
     return Failed(id=queued.id, slot=slot, error=error, attempts=attempts, last_at=now_s)
 
 
-def led_on(queued: Queued, slot: str, target: str, *, now_s: float) -> Failed:
-    """After one redirect too many."""
+def redirected_too_often(queued: Queued, slot: str, target: str, *, now_s: float) -> Failed:
+    """Return the outcome of a URL that is one redirect too many."""
     shown = target if len(target) <= _TARGET_CHARS_MAX else f"{target[:_TARGET_CHARS_MAX]}…"
     error = (
         f"{FailureCode.REDIRECTS}: {queued.hops} consecutive redirects led here, and this URL "
@@ -82,7 +82,7 @@ def must_read(plan: Plan) -> Plan:
 
 
 def deferred(queued: Queued, slot: str) -> Retry | Revisited:
-    """Of a suspect, while another one is in flight."""
+    """Return the outcome of a suspect that must wait for another one in flight."""
     if queued.before is not None:
         plan = structs.replace(queued.before.plan, due_in_s=SUSPECT_REST_S * (1 + _spread(queued)))
         return Revisited(id=queued.id, slot=slot, plan=plan, deferred=True)

@@ -50,7 +50,7 @@ class SitemapListing(Protocol):
 
 
 class SitemapReading:
-    """One sitemap as its body comes: a `BodyReader` and `BodySink` that hands on what it lists."""
+    """One sitemap as its body comes: a `BodyReader` and `BodySink` that passes on what it lists."""
 
     def __init__(self, lists: SitemapListing, queued: Queued) -> None:
         self._lists = lists
@@ -112,7 +112,7 @@ class SitemapReading:
             await self._list(entries)
         if parser.overlong:
             self._lists.skip(Skip.MAX_URL_BYTES, parser.overlong)
-        await self._hand_on()
+        await self._pass_on()
 
     async def _list(self, entries: list[Entry]) -> None:
         for entry in entries:
@@ -125,11 +125,11 @@ class SitemapReading:
                     contained(f"reading an entry of {self._queued.url}", error)
                 self._faults += 1
         if len(self._links) >= LINKS_PER_ADD:
-            await self._hand_on()
+            await self._pass_on()
         else:
             await asyncio.sleep(0)  # others have waited some milliseconds
 
-    async def _hand_on(self) -> None:
+    async def _pass_on(self) -> None:
         links, self._links = self._links, []
         self.urls += len(links)
         if links:

@@ -1,4 +1,4 @@
-"""Runs a frontier: lets time pass for it, and hands out its commands."""
+"""Runs a frontier: lets time pass for it, and returns its commands."""
 
 from __future__ import annotations
 
