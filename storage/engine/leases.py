@@ -30,19 +30,19 @@ _EMPTY = Prefetched(urls=(), next_due_in_s=None)
 _NUMBER_MAX = 1e11  # more seconds than any time has
 
 
-class Rooms(NamedTuple):
+class PrefetchShares(NamedTuple):
     """How many queued URLs are prefetched, and how many visited ones that are due again."""
 
     queued: int
     due: int
 
 
-def rooms(count: int, *, queued: int, due: int) -> Rooms:
+def prefetch_shares(count: int, *, queued: int, due: int) -> PrefetchShares:
     """Share out `count`: queued URLs first, but a quarter for visited ones, so that a site that
     grows without end is revisited too."""
     count = max(0, count)
     again = min(due, max(count // 4, count - queued))
-    return Rooms(min(queued, count - again), again)
+    return PrefetchShares(min(queued, count - again), again)
 
 
 class LeasedHost(Struct):
@@ -183,10 +183,10 @@ class Leases:
         self._names.forget_bodies()
         for row in rows:
             self._leased[row.name] = LeasedHost(row.id, row.epoch + 1, row.ring)
-        hands: Mapping[str, Prefetched] = {}
+        prefetched: Mapping[str, Prefetched] = {}
         if urls is not None:
             wants = [Prefetch(slot=row.name, count=urls, referrers=referrers) for row in rows]
-            hands = self.prefetch(wants, at.now_s)
+            prefetched = self.prefetch(wants, at.now_s)
         copies, large = self._copies([(row.id,) for row in rows if row.origins])
         return [
             Lease(
@@ -200,7 +200,7 @@ class Leases:
                 body_bytes=row.body_bytes,
                 robots=copies.get(row.id, {}),
                 robots_large=large.get(row.id, {}),
-                prefetched=hands.get(row.name, _EMPTY),
+                prefetched=prefetched.get(row.name, _EMPTY),
                 robots_all=row.origins <= COPIES_PER_LEASE,
             )
             for row in rows
@@ -282,10 +282,10 @@ class Leases:
             return {}
         keys: list[Values] = [(key,) for key in slots]
         self._sql.many("promote", keys, now_s, PROMOTED_AT_ONCE)
-        in_hand = set(chain.from_iterable(want.held for want in wants)).difference(ended)
+        in_memory = set(chain.from_iterable(want.held for want in wants)).difference(ended)
         most = max(want.count for want in wants) + 1  # one more shows whether there are more
         referrers = any(want.referrers for want in wants)
-        taken = msgspec.json.encode(list(in_hand)).decode()
+        taken = msgspec.json.encode(list(in_memory)).decode()
         offers: dict[int, list[_Offer]] = {}
         waits: dict[int, list[float]] = {}
         # Of a host with very many origins, some at a time, starting after those of the last time.
@@ -338,23 +338,23 @@ class Leases:
                     further[slot] = 0
             asking = further
         again = self._plans.again(slots, taken, now_s)
-        hands = {}
+        prefetched = {}
         for slot, want in slots.items():
             offered = offers.get(slot, [])
             offered.sort(key=lambda offer: offer[0])
             due, next_revisit_in_s = again.get(slot, ([], None))
-            room = rooms(want.count, queued=len(offered), due=len(due))
+            shares = prefetch_shares(want.count, queued=len(offered), due=len(due))
             next_due_in_s: float | None = None
-            if len(offered) > room.queued:
+            if len(offered) > shares.queued:
                 next_due_in_s = 0.0
             elif slot in waits:
                 next_due_in_s = max(0.0, min(waits[slot]))
-            hands[want.slot] = Prefetched(
-                urls=[queued for _, queued in offered[: room.queued]] + due[: room.due],
+            prefetched[want.slot] = Prefetched(
+                urls=[queued for _, queued in offered[: shares.queued]] + due[: shares.due],
                 next_due_in_s=next_due_in_s,
-                next_revisit_in_s=0.0 if len(due) > room.due else next_revisit_in_s,
+                next_revisit_in_s=0.0 if len(due) > shares.due else next_revisit_in_s,
             )
-        return hands
+        return prefetched
 
 
 def _stored(clock: HostClock) -> HostClock:

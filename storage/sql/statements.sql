@@ -396,7 +396,7 @@ SELECT json_rows(id) FROM (
 ) AS q;
 
 -- Of the given ones, those that anything redirects to.
--- name: led_to
+-- name: redirect_targets
 WITH v (id bigint) AS ROWS
 SELECT json_rows(v.id) FROM v
 WHERE EXISTS (SELECT 1 FROM redirects AS r WHERE r.target = v.id);

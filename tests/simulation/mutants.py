@@ -531,8 +531,8 @@ STORE: Final = (
     Mutant(
         "held URLs are handed out again",
         "storage/engine/leases.py",
-        "in_hand = set(chain.from_iterable(want.held for want in wants)).difference(ended)",
-        "in_hand = set[int]()",
+        "in_memory = set(chain.from_iterable(want.held for want in wants)).difference(ended)",
+        "in_memory = set[int]()",
     ),
     Mutant(
         "the mark of pages fetched without robots.txt is not stored",

@@ -49,7 +49,7 @@ HOT = {
     "leased": ["slots_leased"],
     "void_leases": ["slots_leased"],
     "leading_to": ["redirects_by_target (target=? AND rowid>?)"],
-    "led_to": ["redirects_by_target (target=?)"],
+    "redirect_targets": ["redirects_by_target (target=?)"],
     "robots_due": ["origins_robots_due (robots_at>? AND robots_at<?)"],
     "next_robots": ["origins_robots_due (robots_at>?)"],
     "rejudge_due": ["origins_to_rejudge (rejudge_at>?)"],
