@@ -44,11 +44,11 @@ ELSEWHERE_S_MAX = 60.0
 REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as an absent file
 
 
-class HostHolder(Protocol):
-    """Holds hosts on demand."""
+class HostLeaser(Protocol):
+    """Leases hosts on demand."""
 
-    async def hold(self, slot: str) -> HostQueue | None:
-        """The held host of a slot, leased if need be; None: another worker holds it."""
+    async def lease(self, slot: str) -> HostQueue | None:
+        """Return the leased host of a slot; None: another worker has it."""
         ...
 
 
@@ -73,7 +73,7 @@ class RobotsFetcher:
         frontier: Frontier,
         downloader: Downloader,
         parser: RobotsParser,
-        hosts: HostHolder,
+        hosts: HostLeaser,
         store: Store,
         session: int,
         clock: Clock,
@@ -157,7 +157,9 @@ class RobotsFetcher:
         while redirects <= REDIRECTS_MAX:
             own = origin_of(url) == origin.name
             host = (
-                origin.host if own else await self._hosts.hold(self._frontier.slot_of(host_of(url)))
+                origin.host
+                if own
+                else await self._hosts.lease(self._frontier.slot_of(host_of(url)))
             )
             if host is None:
                 known = await self._known_elsewhere(origin, url, give_up_s)

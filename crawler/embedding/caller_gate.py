@@ -100,7 +100,7 @@ class CallerGate:
                     "request it in a task that the function does not wait for"
                 )
             # No caller's cancellation cuts it in two.
-            held = self._loop.tasks.spawn(leases.hold_for_caller(slot))
+            held = self._loop.tasks.spawn(leases.lease_for_caller(slot))
             await asyncio.wait([held])
             self._check_open()
             host = held.result()

@@ -75,7 +75,7 @@ class DueRobots:
             known = robots.get(one.origin)
             if one.origin in self._vain or (known is not None and known.wanted):
                 continue
-            host = await self._leases.hold(one.slot)
+            host = await self._leases.lease(one.slot)
             if host is not None and not self._frontier.stopping:
                 origin = robots.get(one.origin) or robots.add(one.origin, host)
                 origin.wanted = True
@@ -132,7 +132,7 @@ class DuePages:
             if slot in self._vain or self._frontier.stopping:
                 continue
             self._vain[slot] = vain_until_s
-            if (host := await self._leases.hold(slot)) is not None:
+            if (host := await self._leases.lease(slot)) is not None:
                 self._frontier.want(host)
                 found = True
         return found

@@ -97,12 +97,12 @@ class HostLeases:
     # ------------------------------------------------------------ leasing
 
     def is_leaving(self, slot: str) -> bool:
-        """Whether `hold` has to wait for a commit."""
+        """Whether `lease` has to wait for a commit."""
         return slot in self._full or self._buffer.releasing(slot)
 
-    async def hold(self, slot: str) -> HostQueue | None:
-        """The held host of a slot, leased if need be; None while another worker holds it, which is
-        looked up every ELSEWHERE_AGAIN_S at most."""
+    async def lease(self, slot: str) -> HostQueue | None:
+        """Return the host of a slot, leased if need be; None while another worker has it, which
+        is looked up every ELSEWHERE_AGAIN_S at most."""
         if (host := self._permits.get(slot)) is not None:
             return host
         if (away := self._full.pop(slot, None)) is not None:
@@ -131,13 +131,13 @@ class HostLeases:
         self._frontier.want(host)  # it was leased without URLs, but may have some
         return host
 
-    async def hold_for_caller(self, slot: str) -> HostQueue | None:
-        """As `hold`, making room first."""
+    async def lease_for_caller(self, slot: str) -> HostQueue | None:
+        """Return the host as `lease` does, after making room for it."""
         if self.room <= 0 and (released := self._release_spare()) and self._callers_only:
             await self._committer.flush()
             for host in released:
                 await self._crawl.store.forget(host.slot)
-        return await self.hold(slot)
+        return await self.lease(slot)
 
     async def claim(self) -> None:
         """Lease hosts that have URLs, as far as there is room."""

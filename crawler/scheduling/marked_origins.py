@@ -61,7 +61,7 @@ class MarkedOrigins:
                     return
                 if self._leases.room <= 0 and self._leases.make_room():
                     await self._committer.flush()
-                if (host := await self._leases.hold(one.slot)) is not None:
+                if (host := await self._leases.lease(one.slot)) is not None:
                     try:
                         await self._parser.load(one.origin, host)
                     except FrontierClosedError:
