@@ -201,7 +201,7 @@ class Order(Struct, frozen=True, kw_only=True):
     body: Mapping[str, object] = field(default_factory=dict)  # JSON values
 
 
-class HeldAddress(Struct, frozen=True):
+class LeasedAddress(Struct, frozen=True):
     """An address that no other worker may contact."""
 
     rest_s: float  # before its first contact by this worker: the longest delay it ever had
@@ -223,4 +223,4 @@ class Pulse(Struct, frozen=True, kw_only=True):
     paused: bool = False  # the value of the last `set_paused`
     # Of others, since the previous pulse or the beginning of the session, oldest first.
     orders: Sequence[Order] = ()
-    addresses: Mapping[str, HeldAddress] = {}  # those of `WorkerStatus.addresses` that it holds
+    addresses: Mapping[str, LeasedAddress] = {}  # those of `WorkerStatus.addresses` that it holds

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from crawler.frontier.host_queue import AddressClock, HostQueue
 from policies.pacing import address_delay_s
-from storage.store import HeldAddress
+from storage.store import LeasedAddress
 
 TURN_S: Final = 10.0  # how long an address is held at least that other workers want as well
 OTHERS_TURN_S: Final = 2.5  # after it, before the address is asked for again
@@ -60,9 +60,9 @@ class Addresses:
         for clock in self._clocks.values():
             clock.held = False
 
-    def hold(self, held: Mapping[str, HeldAddress], now_s: float) -> list[AddressClock]:
-        """Of the addresses that were wanted, this worker now holds these, and only these. Return
-        those that it did not hold before."""
+    def set_leased(self, held: Mapping[str, LeasedAddress], now_s: float) -> list[AddressClock]:
+        """Set which of the wanted addresses this worker leases, and no others. Return
+        those that it did not lease before."""
         new = []
         for name, clock in self._clocks.items():
             answer = held.get(name)

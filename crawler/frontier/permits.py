@@ -23,7 +23,7 @@ from crawler.frontier.tickets import FrontierClosedError, Ticket
 from crawler.frontier.wall_watch import WallWatch
 from crawler.frontier.workbench import Workbench
 from policies.scope import Skip
-from storage.store import Contact, HeldAddress
+from storage.store import Contact, LeasedAddress
 
 # What may wait to be parsed, so that a wave of hosts is contacted on time and parsed while they
 # rest. Where parsing takes the time, this much waits always, and should still be in the processor's
@@ -310,9 +310,9 @@ class Permits:
         """The addresses that this worker holds or would hold, with their delays."""
         return self._addresses.wanted(self._hosts.values(), self._clock.monotonic())
 
-    def hold_addresses(self, held: Mapping[str, HeldAddress]) -> None:
+    def hold_addresses(self, held: Mapping[str, LeasedAddress]) -> None:
         """Of the addresses that were wanted, this worker holds these, and only these."""
-        for clock in self._addresses.hold(held, self._clock.monotonic()):
+        for clock in self._addresses.set_leased(held, self._clock.monotonic()):
             self._free(clock)
         self._pump()
 

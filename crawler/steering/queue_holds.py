@@ -121,7 +121,7 @@ def reason_of(wait: Wait) -> QueueReason:
             return QueueReason.VISIT_WINDOW
         case Wait.ADDRESS_DELAY | Wait.ADDRESS_ELSEWHERE:
             return QueueReason.ADDRESS
-        case Wait.SAME_PROCESS | Wait.HELD_ELSEWHERE:
+        case Wait.SAME_PROCESS | Wait.LEASED_ELSEWHERE:
             return QueueReason.ELSEWHERE
         case Wait.HOST_FULL | Wait.RUN_LIMITED:
             return QueueReason.LIMITED

@@ -21,7 +21,7 @@ from storage.postgres.lineage import Lineage, SessionState, place_of
 from storage.postgres.schema import check_readable
 from storage.postgres.server_connection import ServerConnection, UnderWay
 from storage.postgres.statements import PostgresStatements
-from storage.records import HeldAddress, Order, Pulse, WorkerStatus
+from storage.records import LeasedAddress, Order, Pulse, WorkerStatus
 
 T = TypeVar("T")
 
@@ -304,11 +304,11 @@ class Pulses:
 
     def _hold(
         self, session: int, wanted: Mapping[str, float], sql: PostgresStatements
-    ) -> Mapping[str, HeldAddress]:
+    ) -> Mapping[str, LeasedAddress]:
         """Hold these addresses, with their delays in seconds, and no others."""
         if not wanted and not self._holds_addresses:
             return {}
         asked = msgspec.json.encode(wanted).decode()
         held = sql.read(_HeldShape, "hold_addresses", session, asked)
         self._holds_addresses = bool(held)
-        return {name: HeldAddress(rest_s, bool(wanted)) for name, rest_s, wanted in held}
+        return {name: LeasedAddress(rest_s, bool(wanted)) for name, rest_s, wanted in held}
