@@ -47,13 +47,13 @@ from crawler.steering.live_state import (
     nothing_to_do,
     resident_bytes,
 )
-from crawler.steering.queue_holds import LiveWait, QueueReason, hosts_held, reason_of
+from crawler.steering.queue_waits import LiveWait, QueueReason, hosts_waiting, reason_of
 from crawler.steering.waits import stored_wait
 from policies.holds import Hold
 from policies.robots import RuleSet
 from policies.scope import Scope
 from storage.history import HistoryCounts, Mark
-from storage.read_records import HostsHeld
+from storage.read_records import HostsWaiting
 from storage.reader import Reader
 from storage.store import Row, Stats, Store
 from storage.transient_faults import TransientFault
@@ -243,12 +243,12 @@ class Control:
             found[held.slot] = LiveWait(reason_of(reason.wait), until)
         return found
 
-    def hosts_held(self, reason: QueueReason) -> HostsHeld:
+    def hosts_waiting(self, reason: QueueReason) -> HostsWaiting:
         """Which hosts have queued URLs that wait for this, for `Reader.hosts_page`."""
-        return hosts_held(reason, self.live_waits(), overall=self.stands_still)
+        return hosts_waiting(reason, self.live_waits(), overall=self.overall_reason)
 
     @property
-    def stands_still(self) -> QueueReason | None:
+    def overall_reason(self) -> QueueReason | None:
         """Why no host at all is contacted; None if some may be."""
         if stops := self._frontier.permits.stops:
             return QueueReason.CRAWL_PAUSED if stops.paused else QueueReason.CRAWL_HELD

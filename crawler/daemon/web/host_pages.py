@@ -18,7 +18,7 @@ from crawler.daemon.web.timeline import timeline
 from crawler.explain.formatting import connections_failed, counted
 from crawler.explain.robots_remark import remark_on
 from crawler.explain.sentences import FORBIDDEN
-from crawler.steering.queue_holds import PHRASES, QueueReason
+from crawler.steering.queue_waits import PHRASES, QueueReason
 from policies.retries import is_address_refused
 
 HOSTS_PER_PAGE: Final = 50

@@ -25,7 +25,7 @@ from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_counts import STEP_S, WINDOW_S, RecentCounts
 from crawler.operator_commands import CrawlState
 from crawler.steering.live_state import ActiveHold
-from crawler.steering.queue_holds import queue_holds
+from crawler.steering.queue_waits import queue_waits
 from policies.holds import SENTENCES, HoldReason
 from policies.retries import FailureCode
 from tests.crawler.daemon.conftest import Hand
@@ -162,7 +162,7 @@ def test_hosts_that_responded_before_and_are_gone_are_those_of_the_queue(hand: H
          "through_at": 1.0, "visited_hosts": visited_hosts, "gone_hosts": gone_hosts}
         for reason, visited_hosts, gone_hosts in (("delay", 14, 1), ("unreachable", 6, 5))
     ]  # fmt: skip
-    holds = queue_holds(rows, {}, overall=None, pages_per_s=0.0, now_s=hand.wall())
+    holds = queue_waits(rows, {}, overall=None, pages_per_s=0.0, now_s=hand.wall())
     (check, *_) = monitor.judged(activity, _Stats(), queue=holds).checks  # type: ignore[arg-type]
     assert check.sentence.startswith("6 of 20 hosts with queued URLs responded before")
     assert check.state is WARNING

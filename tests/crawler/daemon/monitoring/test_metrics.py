@@ -17,7 +17,7 @@ from crawler.daemon.responses import Status, Worker
 from crawler.observer import Contacted
 from crawler.operator_commands import CrawlState
 from crawler.steering.live_state import HostState
-from crawler.steering.queue_holds import QueueHold, QueueReason
+from crawler.steering.queue_waits import QueueReason, QueueWait
 from policies.retries import FailureCode
 from storage.store import Blocked, BlockReason, Dropped, Failed, Revisited, StoreTelemetry, Visited
 
@@ -43,7 +43,7 @@ STATUS = Status(
     health=judge(Evidence(state=CrawlState.RUNNING, workers=1)),
     at=1.0,
     queue=(
-        QueueHold(
+        QueueWait(
             reason=QueueReason.DELAY,
             sentence="",
             urls=7,

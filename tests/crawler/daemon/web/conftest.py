@@ -91,7 +91,7 @@ class FakeOperations(Operations):
         self.changes: list[str] = ["312 hosts: politeness.delay 1 s to 4 s"]
         self.asked: list[tuple[object, ...]] = []
         self.broken: Problem | None = None
-        self.queue_holds: list[dict[str, Any]] = []
+        self.queue_waits: list[dict[str, Any]] = []
         self.more_settings: list[dict[str, Any]] = []
         self.health = to_builtins(judge(Evidence(state=CrawlState.RUNNING)))
         self.stream = EventStream(JumpClock())
@@ -121,7 +121,7 @@ class FakeOperations(Operations):
                 "version": "0.1.0",
                 "health": self.health,
                 "at": NOW_S,
-                "queue": self.queue_holds,
+                "queue": self.queue_waits,
                 "queue_at": NOW_S,
                 "name": "news",
             },
