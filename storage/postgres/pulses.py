@@ -71,7 +71,7 @@ class Silence:
         ]
 
 
-class Activity:
+class SessionActivity:
     """Counts the other sessions that may have work, or may have had some a moment ago.
 
     A session counts as active while it is not idle, and while it is not heard of: it may have begun
@@ -160,7 +160,7 @@ class Pulses:
         self._order = 0  # the newest that was received
         # What follows is changed by the thread only, and read by others.
         self._silence = Silence()
-        self._activity = Activity()
+        self._activity = SessionActivity()
         self._count = 0
         self._times_opened = 0
         self._holds_addresses = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.daemon.health import Evidence, Health, Space, dated, judge
+from crawler.daemon.health import Health, HealthEvidence, Space, dated, judge
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_counts import RecentCounts
 from crawler.observer import Observer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class HealthMonitor(Observer):
     """The health of one crawl. `metrics` counts what happens in it.
 
-    undelivered: why notifications do not reach the webhook (`Evidence.undelivered`).
+    undelivered: why notifications do not reach the webhook (`HealthEvidence.undelivered`).
     """
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
@@ -75,7 +75,7 @@ class HealthMonitor(Observer):
         self._note(now.uncommitted)
         counts = self._metrics.counts()
         found = judge(
-            Evidence(
+            HealthEvidence(
                 state=now.state,
                 held=now.held,
                 recent=self._counts.last(counts, now_s=self._clock.monotonic()),

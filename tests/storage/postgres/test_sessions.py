@@ -11,7 +11,7 @@ import pytest
 
 from storage.postgres import pulses
 from storage.postgres.postgres_store import PostgresStore
-from storage.postgres.pulses import Activity, Silence
+from storage.postgres.pulses import SessionActivity, Silence
 from storage.store import Batch, HostClock, HostUpdate, Lease, LeasedAddress, Order, WorkerStatus
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
@@ -178,7 +178,7 @@ def test_nobody_is_silent_whom_nobody_could_hear() -> None:
 
 
 def test_a_worker_counts_as_active_for_some_seconds_more() -> None:
-    activity = Activity()
+    activity = SessionActivity()
     assert activity.count({1: False}, {1: 5}, 100.0) == 1
     assert activity.count({1: True}, {1: 6}, 101.0) == 1
     assert activity.count({}, {}, 103.9) == 1, "its hosts may have become free a moment ago"
@@ -187,7 +187,7 @@ def test_a_worker_counts_as_active_for_some_seconds_more() -> None:
 
 def test_a_worker_that_is_not_heard_of_counts_as_active() -> None:
     """It may have claimed hosts since it said that it was idle."""
-    activity = Activity()
+    activity = SessionActivity()
     found = [activity.count({1: True}, {1: 6}, at_s) for at_s in (100.0, 101.0, 102.0, 102.5)]
     assert found == [0, 0, 0, 0]
     assert activity.count({1: True}, {1: 6}, 102.6) == 1

@@ -14,7 +14,7 @@ from crawler.daemon.health import (
     Check,
     CheckName,
     Counts,
-    Evidence,
+    HealthEvidence,
     HealthState,
     Space,
     dated,
@@ -35,12 +35,12 @@ OK, WARNING, BAD = HealthState
 
 
 def found(name: CheckName, **seen: Any) -> Check:
-    checks = judge(Evidence(**({"state": CrawlState.RUNNING} | seen))).checks
+    checks = judge(HealthEvidence(**({"state": CrawlState.RUNNING} | seen))).checks
     return next(one for one in checks if one.check is name)
 
 
 def test_a_crawl_without_events_is_well() -> None:
-    health = judge(Evidence(state=CrawlState.RUNNING))
+    health = judge(HealthEvidence(state=CrawlState.RUNNING))
     assert health.state is OK
     assert health.troubles == ()
 
@@ -88,7 +88,7 @@ def test_each_check_names_its_cause(name: str, seen: Any, state: HealthState, wo
 @pytest.mark.parametrize("reason", list(HoldReason))
 def test_every_hold_is_bad_for_some_check(reason: HoldReason) -> None:
     hold = ActiveHold(reason=reason.value, sentence=SENTENCES[reason], since=1.0)
-    health = judge(Evidence(state=CrawlState.HELD, held=[hold]))
+    health = judge(HealthEvidence(state=CrawlState.HELD, held=[hold]))
     bad = [one for one in health.checks if one.state is BAD]
     if reason is HoldReason.MEMORY:
         bad = bad or [found(CheckName.DISK)]
@@ -104,7 +104,9 @@ def test_little_free_space_is_a_warning() -> None:
 
 
 def test_a_check_keeps_the_time_since_which_it_is_in_its_state() -> None:
-    well, ill = (judge(Evidence(state=CrawlState.RUNNING, run=Counts(early=n))) for n in (0, 1))
+    well, ill = (
+        judge(HealthEvidence(state=CrawlState.RUNNING, run=Counts(early=n))) for n in (0, 1)
+    )
     seen = dated(well, None, 10.0)
     assert {one.since for one in seen.checks} == {None}
     seen = dated(ill, seen, 20.0)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from crawler.daemon.health import Evidence, judge
+from crawler.daemon.health import HealthEvidence, judge
 from crawler.daemon.monitoring.exposition import render
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.shared_store import StoreMeasures
@@ -40,7 +40,7 @@ STATUS = Status(
     fetching=(),
     uncommitted=0,
     version="1",
-    health=judge(Evidence(state=CrawlState.RUNNING, workers=1)),
+    health=judge(HealthEvidence(state=CrawlState.RUNNING, workers=1)),
     at=1.0,
     queue=(
         QueueWait(

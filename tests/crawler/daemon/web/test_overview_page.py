@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from crawler.daemon.health import Counts, Evidence, Health, judge
+from crawler.daemon.health import Counts, Health, HealthEvidence, judge
 from crawler.daemon.responses import Status, Worker
 from crawler.daemon.web.filters import worker_pill
 from crawler.daemon.web.overview_page import headline, queue_rows
@@ -40,7 +40,7 @@ def test_it_describes_what_the_crawl_is_doing(given: Any, title: str, words: str
 
 
 def health(**seen: Any) -> Health:
-    return judge(Evidence(**({"state": CrawlState.RUNNING} | seen)))
+    return judge(HealthEvidence(**({"state": CrawlState.RUNNING} | seen)))
 
 
 def test_an_outage_changes_the_headline_at_any_age_of_the_crawl() -> None:
