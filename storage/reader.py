@@ -80,7 +80,7 @@ class Reader:
     """Return the counts."""
 
     async def seeds(self) -> AsyncGenerator[Sequence[str], None]:
-        """As `Store.seeds`."""
+        """The same as `Store.seeds`."""
         after = 0
         while some := await self._database.read(partial(some_seeds, after=after)):
             yield [url for _, url in some]
@@ -99,7 +99,7 @@ class Reader:
     """
 
     paused = reading(operator_work.is_paused)
-    """As `Store.paused`."""
+    """The same as `Store.paused`."""
 
     table_sizes = reading(row_lookup.table_sizes)
     """Return the largest tables of a database on a server, the largest first; () for others.

@@ -101,10 +101,10 @@ class Downloader:
             raise
 
     async def locate(self, permit: Permit, origin: str) -> Failure | bool:
-        """With `per = "ip"`: find out which address's clock counts for the permit.
+        """Find out which address's clock counts for the permit, with `per = "ip"`.
 
         True: it is known. False: it has just been learned, and the permit must be given back for
-        another. A Failure: the name has no address, and the frontier has been told.
+        another. A Failure: the name has no address, and the frontier knows.
         """
         if not self._frontier.needs_address(permit):
             return True
@@ -136,8 +136,8 @@ class Downloader:
     async def exchange(
         self, permit: Permit, request: Request, *, kind: str
     ) -> AsyncIterator[Answer | Failure]:
-        """As `fetch`, with the permit open until the block ends: what is learned in it (such as a
-        Crawl-delay) counts for the delay after this very request."""
+        """Fetch as `fetch` does, with the permit open until the block ends: what is learned in it
+        (such as a Crawl-delay) counts for the delay after this very request."""
         began_s = self._begin(permit, request.url)
         result: Answer | Failure | None = None
         try:
@@ -228,7 +228,7 @@ class Downloader:
             task.cancel()
 
     def _stopped(self, url: str, began_s: float) -> Failure:
-        """Not charged to the URL, which stays queued."""
+        """Return a failure that is not charged to the URL, which stays queued."""
         return Failure(
             url=url,
             code=FailureCode.TIMEOUT,

@@ -132,7 +132,8 @@ class RobotsFetcher:
             self._frontier.robots_settled(origin)
 
     async def _learned(self, origin: Origin, settled: list[Origin]) -> RobotsState | None:
-        """As `_follow`; an internal error counts as a file that could not be fetched."""
+        """Follow redirects as `_follow` does; an internal error counts as a file that could not be
+        fetched."""
         try:
             return await self._follow(origin, settled)
         except FrontierClosedError:
@@ -236,7 +237,8 @@ class RobotsFetcher:
             self._frontier.permits.give_back(permit)  # if no request was made
 
     def _is_lost(self, origin: Origin, host: HostQueue, hop_origin: str) -> bool:
-        """Is the origin of this hop out of reach? Then so is the origin that leads there."""
+        """Whether the origin of this hop is out of reach. Then so is the origin that leads
+        there."""
         lost = host.beyond_reach(hop_origin, self._clock.monotonic())
         if lost is not None and hop_origin != origin.name:
             self._frontier.connection_failed(origin.host, origin.name, lost.failure, lost.failures)
@@ -278,8 +280,8 @@ class RobotsFetcher:
         return Redirect(result.status, canonical(location, url) if location else None)
 
     async def _known(self, origin: Origin, url: str) -> RobotsState | None:
-        """Another origin's robots.txt that is known and fresh needs no second request; what is
-        taken from it is no fresher than it is."""
+        """Return another origin's robots.txt that is known and fresh, which needs no second
+        request. What is taken from it is no fresher than it is."""
         other = self._frontier.robots.get(origin_of(url))
         if path_of(url) != "/robots.txt" or other is None or other.busy:
             return None
@@ -311,8 +313,8 @@ class RobotsFetcher:
     async def _known_elsewhere(
         self, origin: Origin, url: str, give_up_s: float
     ) -> RobotsState | None:
-        """Another worker holds the host that this hop leads to: what it stored of that origin's
-        robots.txt, if that is fresh. None, after a while: ask for the host again. Raises
+        """Return what another worker, which leases the host that this hop leads to, stored of that
+        origin's robots.txt, if it is fresh. None, after a while: ask for the host again. Raises
         FrontierClosedError."""
         if path_of(url) == "/robots.txt":
             stored = await self._store.robots_get(origin_of(url))
@@ -378,7 +380,7 @@ class RobotsFetcher:
         return learned if origin.fault is None else self._learn_fault(origin, origin.fault)
 
     def _learn_fault(self, origin: Origin, fault: str) -> RobotsState:
-        """Its robots.txt is fetched again later. Until then the origin is closed, even where an
+        """Schedule another fetch of its robots.txt. Until then the origin is closed, even where an
         unreachable file would open it: the site did nothing to open it."""
         now_s = self._clock.wall()
         news = unreachable(robots_url(origin.name), fault)

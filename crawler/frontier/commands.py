@@ -102,7 +102,7 @@ class CommandQueue:
     def put_once(
         self, command: Commit | LookForWork | NextPass | AddWorkers | ConfigApplied
     ) -> None:
-        """As `put`, unless the same command is still to be carried out."""
+        """Add a command as `put` does, unless the same one is still to be carried out."""
         if command not in self._once:
             self._once.add(command)
             self.put(command)

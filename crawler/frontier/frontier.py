@@ -327,7 +327,7 @@ class Frontier:
                 self.want(host)
 
     def may_claim(self) -> None:
-        """There may be hosts in the store to be claimed."""
+        """Ask the scheduler to look for hosts in the store to be claimed."""
         self.claimable = True
         self.look_for_work()
 
@@ -340,7 +340,7 @@ class Frontier:
     # ------------------------------------------------------------ requests
 
     def needs_address(self, permit: Permit) -> bool:
-        """With `per = "ip"`: must the address be known first, whose clock counts too?"""
+        """Whether the address must be known first, whose clock counts too (with `per = "ip"`)."""
         return permit.host.pace.rules.per is Per.IP and permit.address_clock is None
 
     def learn(self, permit: Permit, result: Answer | Failure, *, kind: str) -> None:
@@ -382,7 +382,7 @@ class Frontier:
                 self.reopen(host, origin)
 
     def not_sent(self, host: HostQueue, failure: Failure, *, kind: str) -> None:
-        """Nothing was sent to the host, because of this machine or of our own rules."""
+        """Learn that nothing was sent to the host, because of this machine or of our own rules."""
         if failure.ours is None or kind == ROBOTS or self.faults is FaultOwner.CRAWL:
             self.connection_failed(host, origin_of(failure.url), failure)
 
@@ -530,7 +530,7 @@ class Frontier:
             self.permits.advance()
 
     def next_wake_s(self) -> float | None:
-        """When `advance` must be called (monotonic); None: not before something happens."""
+        """Return when `advance` must be called (monotonic); None: not before something happens."""
         parts = (
             self._alarms, self.buffer, self.robots, self.budget, self.holds, self.expiry,
             self.permits,

@@ -145,7 +145,7 @@ class HostQueue:
 
     @property
     def costs_nothing(self) -> bool:
-        """Did its URLs cost no request when they were last judged, because all were blocked?"""
+        """Whether its URLs cost no request when they were last judged, because all were blocked."""
         return self.prefetch > PREFETCH
 
     def name_of(self, url: str) -> str:
@@ -159,7 +159,8 @@ class HostQueue:
     def steer(
         self, *, paused: bool | None = None, slow_s: float | None = None, clear_slow: bool = False
     ) -> None:
-        """As `Store.set_controls`. A changed delay counts from the end of the last contact."""
+        """Set the controls of `Store.set_controls`. A changed delay counts from the end of the last
+        contact."""
         if paused is not None:
             self.paused = paused
         if slow_s is not None or clear_slow:

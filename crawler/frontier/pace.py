@@ -176,8 +176,8 @@ class Pace:
         return len(self.ends) + self.busy - self.lanes()
 
     def ready_s(self, now_s: float, wall: Callable[[], float]) -> float | None:
-        """When a contact may begin; None: all lanes are in use. Called several times per contact,
-        so it builds no reasons."""
+        """Return when a contact may begin; None: all lanes are in use. Called several times per
+        contact, so it builds no reasons."""
         lanes = self.lanes()
         if self.busy >= lanes:
             return None
@@ -197,7 +197,7 @@ class Pace:
         return at_s
 
     def wait(self, now_s: float, wall_s: float) -> tuple[float, Reason] | None:
-        """As `ready_s`, with the reason for the wait."""
+        """Return the time of `ready_s`, with the reason for the wait."""
         if self.busy >= self.lanes():
             return None
         at_s, reason = max(self._waits(), key=lambda wait: wait[0])  # the first of equals
@@ -206,7 +206,7 @@ class Pace:
         return (start_s + closed_s, VISIT_WINDOW) if closed_s else (at_s, reason)
 
     def _waits(self) -> Iterator[tuple[float, Reason]]:
-        """Everything that keeps it from being contacted now, visit windows aside."""
+        """Yield everything that keeps it from being contacted now, visit windows aside."""
         yield self.not_before_s, self.not_before_reason
         lane = self._lane()
         if lane >= 0:
@@ -217,7 +217,8 @@ class Pace:
             yield self._restarted_s, RESTARTED
 
     def next_turn(self, now_s: float, wall_s: float) -> tuple[float, str]:
-        """After a contact: seconds until the next one may begin, and the source of that delay."""
+        """Return, after a contact, seconds until the next one may begin, and the source of that
+        delay."""
         rest = self.rest
         at_s = self.ready_s(now_s, lambda: wall_s)
         if at_s is None or at_s <= now_s + rest.delay_s:

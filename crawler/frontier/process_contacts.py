@@ -98,11 +98,11 @@ class SharedContacts:
         self.closed = False  # its rules no longer count for others, as its contacts do
 
     def free_s(self, slot: str, now_s: float, delay_s: float, *, claim: bool) -> float:
-        """When the others leave the host to this one; in the past: now. An estimate while a
+        """Return when the others leave the host to this one; in the past: now. An estimate while a
         contact is under way.
 
-        delay_s: of this one, which suffices after a contact of one that is closed. claim: it
-        wants to contact the host then, and keeps its place.
+        delay_s: of this one, which suffices after a contact of one that is closed. claim: it wants
+        to contact the host then, and keeps its place.
         """
         contacts = self._hosts.get(slot)
         if contacts is None or (contacts.by is self._me and not contacts.waiting):
@@ -168,7 +168,7 @@ class SharedContacts:
 def _expected(
     contacts: _Contacts, now_s: float
 ) -> tuple[ReferenceType[SharedContacts], float] | None:
-    """Who is next, and when; drops those that did not come."""
+    """Return who is next, and when. Those that did not come are dropped."""
     for other, at_s in list(contacts.waiting.items()):
         if at_s + LATE_S >= now_s and other() is not None:
             return other, at_s

@@ -62,7 +62,7 @@ class Reason(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """In words, without a capital or a full stop."""
+        """The reason in words, without a capital or a full stop."""
         if self.wait is Wait.BACKOFF:
             return _backoff_sentence(self.status)
         because = self.because.sentence if self.because is not None else ""

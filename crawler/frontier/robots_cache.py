@@ -290,7 +290,7 @@ class RobotsCache:
         self._commands.wake_by(at_s)
 
     def wake_at(self) -> float | None:
-        """When `advance` must be called."""
+        """The time when `advance` must be called (monotonic seconds)."""
         return self._retries.next_at()
 
     def advance(self, now_s: float) -> None:

@@ -94,15 +94,16 @@ class Waiting:
         )
 
     def only_closed(self, host: HostQueue) -> float | None:
-        """When the first of its closed origins reopens, if those are all it has; else None."""
+        """Return when the first of its closed origins reopens, if those are all it has; else
+        None."""
         if host.prefetched or host.parked or host.next_due_s is not None or not host.closed:
             return None
         move = self.next_move(host, due_robots=False)
         return move.at_s if move else None
 
     def why(self, host: HostQueue) -> tuple[float, Reason]:
-        """For how many seconds a permit of the host is not granted yet (0.0: it is not a matter of
-        time), and why."""
+        """Return for how many seconds a permit of the host is not granted yet (0.0: it is not a
+        matter of time), and why."""
         if host.paused:
             return 0.0, PAUSED
         if stops := self._permits.stops:
@@ -128,7 +129,7 @@ class Waiting:
         return now_s + wait_s, reason
 
     def _reopens(self, host: HostQueue, origin: Origin, now_s: float) -> NextMove | None:
-        """When URLs of an origin that is closed, or out of reach, may be requested."""
+        """Return when URLs of an origin that is closed, or out of reach, may be requested."""
         if lost := host.out_of_reach.get(origin.name):
             if lost.given_up:
                 return None  # its URLs have failed; new ones do not keep the crawl running
@@ -145,7 +146,7 @@ class Waiting:
         return NextMove(now_s, ROBOTS_NEEDED)
 
     def robots_fetch(self, origin: Origin, now_s: float) -> NextMove:
-        """When its robots.txt, whose fetch is under way, can be requested from its host."""
+        """Return when its robots.txt, whose fetch is under way, can be requested from its host."""
         at = origin.waits_at
         if origin.waits_for_room:
             return NextMove(now_s, ROBOTS_ROOM)

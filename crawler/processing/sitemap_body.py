@@ -160,7 +160,7 @@ class SeedReading:
         self.reading: SitemapReading | None = None
 
     def wants_body(self, head: Head) -> bool:
-        """Also of types that only a sitemap may have."""
+        """Whether the body is wanted: also of types that only a sitemap may have."""
         self._is_page = self._reader.wants_body(head)
         kind = (head.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
         self._text = kind in _PERHAPS
@@ -200,7 +200,7 @@ class SeedReading:
             await self.reading.end()
 
     async def break_off(self) -> None:
-        """As that of `SitemapReading`, if it is a sitemap or feed."""
+        """End a broken transfer as `SitemapReading` does, if it is a sitemap or feed."""
         if not self._known:
             await self._tell()
         if self.reading is not None:

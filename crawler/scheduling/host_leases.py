@@ -224,9 +224,9 @@ class HostLeases:
         return move.at_s is None or move.at_s > now_s + RELEASE_WAIT_S
 
     def share(self) -> None:
-        """Of a worker that shares its crawl: release hosts with nothing to do, whose new URLs
-        others may find; ask for URLs of hosts that wait for something else; and share hosts out
-        to hungry workers."""
+        """Share out the hosts of a worker in a shared crawl: release hosts with nothing to do,
+        whose new URLs others may find; ask for URLs of hosts that wait for something else; and
+        release hosts to hungry workers."""
         idle: list[HostQueue] = []
         waiting: list[HostQueue] = []
         for host in self._permits:
@@ -258,8 +258,8 @@ class HostLeases:
             self._hosts_max = len(self._permits)
 
     def release_unused(self) -> None:
-        """Of a session of callers whose store is shared: release hosts that no caller has used
-        lately."""
+        """Release hosts that no caller has used lately, in a session of callers whose store is
+        shared."""
         before_s = self._crawl.clock.monotonic() - UNUSED_S
         unused = list(itertools.takewhile(lambda host: host.used_s <= before_s, self._permits))
         for host in unused:
@@ -284,7 +284,7 @@ class HostLeases:
         return queue is None or host.slot not in queue.waiting
 
     def is_judged(self, host: HostQueue) -> bool:
-        """Is one of its robots.txt being fetched, or are its pages being judged again?"""
+        """Whether one of its robots.txt is being fetched, or its pages are being judged again."""
         return any(origin.in_use or origin.pinned for origin in self._frontier.robots.of(host))
 
     async def release_all(self) -> None:
@@ -334,7 +334,7 @@ class HostLeases:
         return None if away is None else away.update.clock
 
     def bring_back(self, before: Config, config: Config) -> None:
-        """After a config change, bring back full hosts whose limits have changed."""
+        """Bring back full hosts whose limits a config change has changed."""
         revisits_begin = config.revisits and not before.revisits
 
         def changes(slot: str) -> bool:

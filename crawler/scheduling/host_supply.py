@@ -93,7 +93,7 @@ class HostSupply:
             await self._sleep(wake_s)
 
     async def emptied(self, limit_s: float) -> None:
-        """After the end: wait until no permit is open, for `limit_s` at most. Only callers that
+        """Wait, after the end, until no permit is open, for `limit_s` at most. Only callers that
         fetch on the clocks of the crawl may still have some."""
         until_s = self._clock.monotonic() + limit_s
         while self._permits.in_flight and self._clock.monotonic() < until_s:
@@ -122,13 +122,13 @@ class HostSupply:
             self._due_pages.wake_s = None
 
     def _room_s(self) -> float | None:
-        """When room may be looked for again, if hosts wait for it."""
+        """Return when room may be looked for again, if hosts wait for it."""
         full_until_s = self._leases.full_until_s
         waits = self._frontier.claimable and full_until_s > self._clock.monotonic()
         return full_until_s if waits else None
 
     def _is_busy(self) -> bool:
-        """Is anything under way that may lead to more, and whose end wakes this?"""
+        """Whether anything is under way that may lead to more, and whose end wakes this."""
         if self._permits.in_flight or not self._frontier.buffer.empty:
             return True
         queue = self._crawl.page_queue
@@ -190,7 +190,7 @@ class HostSupply:
 
     @property
     def hungry(self) -> bool:
-        """Could it use hosts that others hold?"""
+        """Whether it could use hosts that other workers lease."""
         frontier = self._frontier
         return (
             len(self._permits) < HUNGRY_BELOW
@@ -223,12 +223,7 @@ class HostSupply:
             self._robots_s = max(now_s + outlook.robots_in_s, self._robots_again_s)
 
     async def _next_move_s(self) -> float | None:
-        """When something may make progress; None if nothing will within the patience.
-
-        The patience of a first try counts from now. That of a URL that failed and is tried again,
-        and of all URLs of a host where only failures came lately, counts from the last progress:
-        else each try without success would extend it.
-        """
+        """Return when something may make progress; None if nothing will within the patience."""
         if not self._permits.pages_open:
             return None  # max_pages: what is left stays queued
         now_s = self._clock.monotonic()

@@ -28,7 +28,8 @@ _log = logging.getLogger("courtly.workers")
 
 
 class SharedCrawl:
-    """Does nothing in a store that is not shared."""
+    """The part of a worker in a shared crawl: renews its session, and learns what others ask of it.
+    Does nothing in a store that is not shared."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class Reloader(Protocol):
     """Reads the config again."""
 
     async def reload_here(self) -> None:
-        """In this worker alone. Raises ConfigError."""
+        """Read the config again in this worker alone. Raises ConfigError."""
         ...
 
 
@@ -151,7 +151,7 @@ class Steering:
         self._frontier.may_claim()
 
     def forget_links(self) -> None:
-        """The store may not have them any more."""
+        """Forget which links were seen: the store may not have them any more."""
         self._seen.clear()
 
     def _retry_held(self, host: str | None, code: str | None) -> None:
@@ -171,7 +171,7 @@ class Steering:
             self._roots.add_root(url)
 
     def seeds_added(self) -> None:
-        """What was out of scope may now be in it, and there may be hosts to be claimed."""
+        """Judge links again and look for hosts: what was out of scope may now be in it."""
         self._seen.clear()
         self._work_added()
 
@@ -218,8 +218,8 @@ class Steering:
         frontier.may_claim()
 
     async def recheck_delays(self) -> None:
-        """Delays have changed: hosts in the store need not wait for the delay they were released
-        with."""
+        """Let hosts in the store, after a change of delays, no longer wait for the delay they were
+        released with."""
         await self._crawl.store.recheck_delays(self._crawl.session)
         self._frontier.may_claim()
 

@@ -228,7 +228,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
 
 
 class UnknownDialectError(ValueError):
-    """There is no dialect of that name. The message lists the existing ones."""
+    """Raised for a name that no dialect has. The message lists the existing ones."""
 
 
 def dialects(names: str | Dialect | Iterable[str | Dialect]) -> tuple[Dialect, ...]:

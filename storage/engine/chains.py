@@ -33,7 +33,7 @@ class _Block(NamedTuple):
 
 
 class Chains:
-    """For the store's thread only."""
+    """Blocks and frees redirects with the URL they lead to. For the store's thread only."""
 
     def __init__(self, sql: Statements) -> None:
         self._sql = sql

@@ -114,7 +114,7 @@ class Leases:
         self.settle(leased)
 
     def lose(self) -> None:
-        """Hold nothing any more: other sessions have taken the hosts."""
+        """Forget all leases: other sessions have taken the hosts."""
         self._leased.clear()
 
     def resume(self, session: int) -> None:
@@ -133,8 +133,8 @@ class Leases:
         return None if leased is None or leased.epoch != update.epoch else leased
 
     def lock(self, updates: Sequence[HostUpdate]) -> None:
-        """Where there are other sessions, keep them away from the hosts of a commit until it ends,
-        and find out which hosts this session has lost."""
+        """Keep other sessions away from the hosts of a commit until it ends, and find out which
+        hosts this session has lost."""
         if not self._sql.shared:
             return
         leased = {update.slot: self._leased.get(update.slot) for update in updates}

@@ -224,7 +224,7 @@ _LINES: Final = (
 
 
 def blocked_lines(sql: Statements, origin: str, *, limit: int = 100_000) -> dict[int, int]:
-    """As `Reader.blocked_lines`."""
+    """Implement `Reader.blocked_lines`."""
     rows = sql.select(_LINES, {"origin": findable(origin), "limit": limit})
     return {_int(line): _int(count) for line, count in rows}
 

@@ -50,7 +50,7 @@ QUERY: Final = (
 
 
 def queue_waits(sql: Statements, now_s: float) -> list[Row]:
-    """As `Reader.queue_waits`."""
+    """Implement `Reader.queue_waits`."""
     found = sql.select(QUERY, {"now": float(now_s)})
     return [dict(zip(COLUMNS, row, strict=True)) for row in found]
 

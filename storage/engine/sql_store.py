@@ -142,7 +142,7 @@ class SqlStore:
             await finish(asyncio.ensure_future(self._end()))
 
     async def _end(self) -> None:
-        """Whether or not the end of the session can be recorded, the database is released."""
+        """Release the database, whether or not the end of the session can be recorded."""
         with contextlib.suppress(StoreError):
             if session := self._calls.session:
                 await self._end_session(session)
@@ -396,7 +396,8 @@ class SqlStore:
             return 0
 
     async def _fail_host(self, session: int, update: HostUpdate, failure: HostFailure) -> int:
-        """As `fail_host`. Raises RefusedError before any URL has failed."""
+        """Fail the URLs of a host as `fail_host` does. Raises RefusedError before any URL has
+        failed."""
 
         def fail(update: HostUpdate, *, with_clock: bool) -> Work[int]:
             return lambda writer: operator_work.fail_some(

@@ -194,7 +194,7 @@ class Pulses:
             await asyncio.wait([stopped], timeout=_CLOSE_S)
 
     async def pulse(self, session: int, status: WorkerStatus) -> Pulse | None:
-        """As `Store.pulse`; `lost` if the session had been ended."""
+        """Renew the session as `Store.pulse` does; `lost` if it had been ended."""
         done = await self._run(partial(self._renew, session, status))
         if done is None:
             return None

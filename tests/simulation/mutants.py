@@ -555,8 +555,8 @@ STORE: Final = (
     Mutant(
         "backoffs are not stored",
         "storage/engine/leases.py",
-        "held.id, now_s + _wait_s(clock.next_in_s),",
-        "held.id, now_s,",
+        "leased.id, now_s + _wait_s(clock.next_in_s),",
+        "leased.id, now_s,",
     ),
     Mutant(
         "the store's time begins anew with each session",
