@@ -108,7 +108,7 @@ class Steering:
                 self._frontier.may_claim()
             case RetryFailed(host=host, code=code):
                 yield
-                self._retry_held(host, code)
+                self._retry_leased(host, code)
             case _:
                 yield
 
@@ -154,7 +154,7 @@ class Steering:
         """Forget which links were seen: the store may not have them any more."""
         self._seen.clear()
 
-    def _retry_held(self, host: str | None, code: str | None) -> None:
+    def _retry_leased(self, host: str | None, code: str | None) -> None:
         """Try origins again that were given up, and do not end for lack of progress before."""
         for held in [one for one in self._permits if host in (None, one.slot)]:
             for origin, lost in list(held.out_of_reach.items()):
