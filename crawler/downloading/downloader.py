@@ -302,7 +302,7 @@ class Downloader:
         """The contact that has just ended, for observers; `result` None: it was cancelled."""
         now_s, wall_s = self._clock.monotonic(), self._clock.wall()
         started_s = began_s if result is None else result.started_s
-        next_in_s, source = permit.host.pace.next_turn(now_s, wall_s)
+        next_in_s, source = permit.host.pace.next_contact(now_s, wall_s)
         failure = result if isinstance(result, Failure) else None
         answer = result if isinstance(result, Answer) else None
         return Contacted(

@@ -216,7 +216,7 @@ class Pace:
         if self.delay_at_restart is not None:
             yield self._restarted_s, RESTARTED
 
-    def next_turn(self, now_s: float, wall_s: float) -> tuple[float, str]:
+    def next_contact(self, now_s: float, wall_s: float) -> tuple[float, str]:
         """Return, after a contact, seconds until the next one may begin, and the source of that
         delay."""
         rest = self.rest

@@ -322,7 +322,7 @@ class Worker:
             try:
                 if size:
                     self._frontier.page_waits()
-                    await self._parse_queue.turn(host.domain)
+                    await self._parse_queue.wait(host.domain)
                 name = host.name_of(queued.url)
                 outcome, read, usage = await self._outcomes.read(
                     host, name, queued, answer, admitted

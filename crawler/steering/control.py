@@ -203,7 +203,7 @@ class Control:
             next_at=_wall(self.clock, wait_s, held),
             reason=self._sentence(reason),
             in_flight=held.busy,
-            in_hand=len(held.prefetched),
+            prefetched=len(held.prefetched),
             delay_s=held.pace.rest.delay_s,
             delay_source=held.pace.rest.source,
         )
@@ -307,7 +307,7 @@ class Control:
     ) -> _T:
         """Carry out a step of a command, one at a time, in their order, and each to its end."""
 
-        async def in_turn() -> _T:
+        async def in_order() -> _T:
             async with self._steering:
                 async with self._scheduler.steering.obeying(command):
                     result = await change()
@@ -318,7 +318,7 @@ class Control:
                 return result
 
         self._scheduler.steering.prepare(command)
-        return await self._scheduler.whole(in_turn)
+        return await self._scheduler.whole(in_order)
 
     async def reload_here(self) -> None:
         """Read the config again in this worker alone, as another one has."""

@@ -249,9 +249,9 @@ def _named(name: str) -> Dialect:
         import difflib  # needed only for mistakes
 
         near = difflib.get_close_matches(name.lower(), DIALECTS, n=1)
-        meant = f"did you mean {near[0]!r}? Otherwise, " if near else ""
+        hint = f"did you mean {near[0]!r}? Otherwise, " if near else ""
         raise UnknownDialectError(
-            f"there is no dialect {name!r}; {meant}choose one of {', '.join(DIALECTS)}"
+            f"there is no dialect {name!r}; {hint}choose one of {', '.join(DIALECTS)}"
         )
     return row
 

@@ -484,7 +484,7 @@ async def test_a_large_file_is_read_in_a_thread_where_it_is_fetched(
     await rig.asked()
     if "google" not in dialect[:1]:
         # Its Crawl-delay counted as soon as the contact was over.
-        assert host.pace.next_turn(rig.clock.monotonic(), rig.clock.wall())[0] > 5
+        assert host.pace.next_contact(rig.clock.monotonic(), rig.clock.wall())[0] > 5
     await judged_apart(rig, read_in)
 
 
