@@ -39,7 +39,7 @@ from policies.robots_state import RobotsFetch, RobotsState
 from policies.url import canonical, host_of, origin_of, path_of, robots_url
 from storage.store import Link, Store
 
-# For how long a host that another worker holds is asked for; then the file counts as unreachable.
+# For how long a host that another worker leases is asked for; then the file counts as unreachable.
 ELSEWHERE_S_MAX = 60.0
 REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as an absent file
 

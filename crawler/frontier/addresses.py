@@ -11,15 +11,15 @@ from crawler.frontier.host_queue import AddressClock, HostQueue
 from policies.pacing import address_delay_s
 from storage.store import LeasedAddress
 
-TURN_S: Final = 10.0  # how long an address is held at least that other workers want as well
+TURN_S: Final = 10.0  # minimum time of a lease on an address that other workers want as well
 OTHERS_TURN_S: Final = 2.5  # after it, before the address is asked for again
 
 
 class Addresses:
-    """Keeps the clock of each address at which a held host is contacted.
+    """Keeps the clock of each address at which a leased host is contacted.
 
-    shared: other workers may contact it too. Each address is then held by one worker at a time, as
-    it learns with its pulses, and only that one grants permits for it.
+    shared: other workers may contact it too. Each address is then leased by one worker at a time,
+    as it learns with its pulses, and only that one grants permits for it.
     """
 
     def __init__(self, *, shared: bool = False) -> None:

@@ -72,16 +72,16 @@ REVISIT: Final = "its next page is due again"
 
 
 class Frontier:
-    """All live state of the held hosts: their queues, permits, robots.txt, and why each waits.
+    """All live state of the leased hosts: their queues, permits, robots.txt, and why each waits.
 
     Crawls and sessions of callers drive it alike: they report events (a lease granted, a request
     ended, a commit made, robots.txt learned, time passed), ask for permits, and carry out the
-    commands it puts in `commands`. Nothing here waits, and nothing outside changes a held host's
+    commands it puts in `commands`. Nothing here waits, and nothing outside changes a leased host's
     pace. Invariants:
 
     - A request needs a permit, and a permit is granted only when its host may be contacted.
     - A URL is requested only after `robots.check` passed it while its permit was held.
-    - Each held host is in `permits`; its origins in memory are in `robots`; both end together.
+    - Each leased host is in `permits`; its origins in memory are in `robots`; both end together.
     - Whatever must survive a crash is in `buffer` or in the store.
 
     faults: who handles faults of this machine. With FaultOwner.CALLER, URLs come from callers as
@@ -164,7 +164,7 @@ class Frontier:
         return host
 
     def seen(self, slot: str, found: Glance | None) -> HostQueue:
-        """A host that is not held, as it is stored, to answer questions by. found: None for one
+        """a host that is not leased, as it is stored, to answer questions by. found: None for one
         that is unknown."""
         glance = found or Glance(clock=None)
         lease = Lease(
@@ -318,7 +318,7 @@ class Frontier:
                 self.lose(host)
 
     def links_added(self, completed: Completed) -> None:
-        """URLs were queued: of held hosts, which may have been idle, or of hosts to be claimed."""
+        """Learn that URLs were queued, of leased hosts that may have been idle, or of others."""
         for slot in completed.added:
             host = self.permits.get(slot)
             if host is None:

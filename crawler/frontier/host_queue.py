@@ -1,4 +1,4 @@
-"""One held host: its prefetched URLs, its pace, and the tickets waiting for a permit. No I/O.
+"""One leased host: its prefetched URLs, its pace, and the tickets waiting for a permit. No I/O.
 
 All times are monotonic seconds unless a name says otherwise.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crawler.fetching.request import Failure
     from crawler.frontier.tickets import Ticket
 
-PREFETCH = 16  # URLs prefetched for a host: memory is the number of held hosts times this
+PREFETCH = 16  # URLs prefetched for a host: memory is the number of leased hosts times this
 LOW_WATER = 4  # prefetched URLs left when more are asked for: a commit is over before they are used
 PREFETCH_MAX = 256  # while a host's URLs cost no request (all blocked): 10 ms of the loop's time
 
@@ -41,7 +41,7 @@ class OutOfReach(Struct, eq=False):
 
 
 class HostQueue:
-    """One held host. Changed by the frontier, and by the worker that holds one of its permits.
+    """One leased host. Changed by the frontier, and by the worker that has one of its permits.
 
     `held` are the ids of URLs taken from the store whose outcome is not committed yet.
     """
@@ -96,7 +96,7 @@ class HostQueue:
         self.seat = 0  # the workbench's mark
         self.domain = registrable_domain(lease.slot)  # whose hosts share what it may use
         self.in_line = False  # ready, and waiting for a worker
-        self.gone = False  # no longer held
+        self.gone = False  # no longer leased
         self.lease_lost = False  # another worker may hold it: nothing more is recorded of it
         self.leased_s = now_s
         self.full: Skip | None = None  # the limit on its pages or their bytes that it has reached

@@ -23,7 +23,7 @@ LARGE_BYTES = 8_192
 
 
 class Origin:
-    """What is held of one origin. `access` is committed; `judged_by` may be newer, while that is
+    """What is known of one origin. `access` is committed; `judged_by` may be newer, while that is
     being committed."""
 
     __slots__ = (

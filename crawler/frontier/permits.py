@@ -35,7 +35,7 @@ LARGE_UNPARSED_BYTES_MAX: Final = 64_000_000
 
 
 class Permits:
-    """The held hosts on their workbench; grants at most `limit` permits at a time over all of them.
+    """The leased hosts on their workbench; grants at most `limit` permits at a time over all.
 
     Invariant: each host is in one of three places: on the workbench (waiting until its time, or
     ready and waiting for `limit`), in line for a worker, or away (nothing to do, paused, all lanes
@@ -94,7 +94,7 @@ class Permits:
         self._hosts[host.slot] = self._hosts.pop(host.slot)
 
     def drop(self, host: HostQueue) -> None:
-        """The host is no longer held: released, or its lease was lost."""
+        """The host is no longer leased: released, or its lease was lost."""
         host.gone = True
         host.alarms.clear()
         self._bench.remove(host)

@@ -1,5 +1,5 @@
-"""Why a held host waits: data, and the catalogue of sentences for it. Sentences about a host or URL
-that is only in the database are in `crawler.explain.sentences`."""
+"""Why a host in memory waits: data, and the catalogue of sentences for it. Sentences about a host
+or URL that is only in the database are in `crawler.explain.sentences`."""
 
 from __future__ import annotations
 

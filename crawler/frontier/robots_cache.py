@@ -1,7 +1,7 @@
 """robots.txt of the origins in memory: verdicts on URLs, and when each file is fetched again.
 
 `policies.robots_state` and `policies.robots_policy` decide what a file or its absence means, and
-when it expires. The store has every origin; some of each held host are in memory.
+when it expires. The store has every origin; some of each leased host are in memory.
 """
 
 from __future__ import annotations

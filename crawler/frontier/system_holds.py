@@ -19,7 +19,7 @@ from policies.holds import CONNECTING, FaultOwner, Hold, HoldReason, probe_delay
 from policies.retries import FailureCode
 
 OURS_IN_A_ROW_MAX = 8  # of one host, while others answer: an address unreachable from here
-SUSPECTS_MAX = 4_096  # as many as hosts are held
+SUSPECTS_MAX = 4_096  # as many as hosts are leased
 # Outages in a row whose end others saw, without an answer of this host in between: the host is gone
 # itself, and its next failure is no sign of another outage.
 OUTAGES_MAX = 2

@@ -29,7 +29,7 @@ from crawler.frontier.reasons import (
 from crawler.frontier.robots_cache import RobotsCache
 from policies.robots_policy import Closed
 
-ELSEWHERE_AGAIN_S: Final = 1.0  # until a host that another worker holds is asked for again
+ELSEWHERE_AGAIN_S: Final = 1.0  # until a host that another worker leases is asked for again
 ADDRESS_LOOK_S: Final = 1.0  # how often an address is asked for that another worker contacts
 
 
@@ -41,7 +41,7 @@ class NextMove(Struct, frozen=True):
 
 
 class Waiting:
-    """Read-only view of held hosts and their waits."""
+    """Read-only view of leased hosts and their waits."""
 
     def __init__(self, clock: Clock, permits: Permits, robots: RobotsCache) -> None:
         self._clock = clock

@@ -85,8 +85,8 @@ class DueRobots:
 
 
 class DuePages:
-    """Holds hosts with pages to revisit when nothing else is to be done there. The commits of a
-    held host bring the pages."""
+    """Leases hosts with pages to revisit when nothing else is to be done there. The commits of a
+    leased host bring the pages."""
 
     def __init__(self, crawl: CrawlContext, leases: HostLeases, schedule: RecrawlPlanner) -> None:
         self._crawl = crawl
@@ -103,7 +103,7 @@ class DuePages:
         return self._crawl.config.config.revisits
 
     async def look(self, in_s: float | None) -> None:
-        """Hold hosts with due pages; `in_s`: when the next page of a host not held falls due."""
+        """Lease hosts with due pages; `in_s`: when the next page of a host not leased falls due."""
         self.wake_s = None
         if in_s is None or not self.on:
             return

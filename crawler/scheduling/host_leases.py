@@ -1,4 +1,4 @@
-"""The hosts a crawl holds: leased and released, within a bound whatever the size of the crawl."""
+"""The hosts a crawl leases: claimed and released, within a bound whatever the size of the crawl."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROOM_SHARE = 0.05  # of the time, at most, is spent on looking for them
 # other workers may want them.
 UNUSED_S = 5.0
 # Of a worker that shares its crawl:
-CLAIM_FIRST = 8  # hosts claimed by one that holds none; then as many as it holds, if there are
+CLAIM_FIRST = 8  # hosts claimed by one that has none; then as many as it has, if there are
 ELSEWHERE_MAX = 10_000  # hosts that others hold, of which it is known when they were asked for
 POLLED = 32  # hosts asked for URLs that others found, in one look
 SHARED_OUT_S = 10.0  # for this long after sharing hosts out, no more are claimed
@@ -69,13 +69,17 @@ class HostLeases:
         self._others = others
         self._runs_forever = runs_forever
         self._callers_only = crawl.frontier.faults is FaultOwner.CALLER
-        self._elsewhere: dict[str, float] = {}  # held by other workers: when to ask for them again
+        self._elsewhere: dict[
+            str, float
+        ] = {}  # leased by other workers: when to ask for them again
         self._hosts_max = HOSTS_HELD_MAX  # after sharing hosts out, until
         self._shared_out_s = NEVER
         self._polled = 0
         self.full_until_s = NEVER  # there is no room, and none is looked for before
         self.leasing = asyncio.Lock()  # what the store leases is held before more is asked for
-        self._full: dict[str, _PutAway] = {}  # leased to the end of the run, but no longer held
+        self._full: dict[
+            str, _PutAway
+        ] = {}  # leased to the end of the run, but no longer in memory
         # Hosts that still have URLs at the end -> until (Unix seconds, or None), and why.
         self.waiting: dict[str, tuple[float | None, Reason]] = {}
 

@@ -16,7 +16,7 @@ from crawler.scheduling.host_leases import HostLeases
 from crawler.scheduling.other_workers import OtherWorkers
 from crawler.scheduling.task_set import TaskSet
 
-LOOK_EVERY_S: Final = 0.25  # how often, at most, all held hosts are looked over
+LOOK_EVERY_S: Final = 0.25  # how often, at most, all leased hosts are looked over
 LOOK_QUIET_S: Final = 0.01  # the same when nothing is under way, which may be the end,
 LOOK_SHARE: Final = 0.05  # and then looking takes no larger share of the time
 DUE_EVERY_S: Final = 5.0  # how often, at most, due robots.txt are taken up in a busy crawl
@@ -24,7 +24,7 @@ DUE_RARELY_S: Final = 60.0  # where all that were due cannot be reached
 HELD_LOOK_S: Final = 10.0  # during a system hold
 IDLE_LOOK_S: Final = 60.0  # a crawl that runs forever looks at least this often for work
 SHARED_LOOK_S: Final = 1.0  # of a shared crawl: for work that other workers have found
-HUNGRY_BELOW: Final = 2  # held hosts: a worker with fewer can use those of others
+HUNGRY_BELOW: Final = 2  # leased hosts: a worker with fewer can use those of others
 IDLE_PATIENCE_S: Final = 600.0  # with an endless patience: what is called idle all the same
 
 
@@ -258,7 +258,7 @@ class HostSupply:
         return quiet_s if paused and now_s < quiet_s else None
 
     def _first_move(self, horizon_s: float, again_s: float) -> tuple[float, bool]:
-        """When the first held host may make progress (after the horizon: none may), and whether a
+        """When the first leased host may make progress (after the horizon: none may), and whether a
         host with work is paused."""
         waiting = self._frontier.waiting
         paused = False

@@ -15,8 +15,8 @@ JUDGED_AT_ONCE: Final = 256  # origins, looked up together
 
 
 class MarkedOrigins:
-    """Holds their hosts, a bounded number at a time, and judges them. The first claim of hosts does
-    not wait for it."""
+    """Leases the hosts of marked origins, a bounded number at a time, and judges their pages. The
+    first claim of hosts does not wait for it."""
 
     def __init__(
         self,

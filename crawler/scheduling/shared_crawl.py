@@ -22,7 +22,7 @@ from crawler.scheduling.task_set import TaskSet
 from storage.records import WorkerHold
 from storage.store import Order, Pulse, WorkerStatus
 
-MARKED_EVERY_S: Final = 60.0  # how often marked origins are looked for that another worker held
+MARKED_EVERY_S: Final = 60.0  # how often marked origins are looked for that another worker leased
 
 _log = logging.getLogger("courtly.workers")
 

@@ -49,7 +49,7 @@ class Reloader(Protocol):
 
 
 class Steering:
-    """Applies operators' commands to what a crawl holds in memory: those executed here, and those
+    """Applies operators' commands to what a crawl has in memory: those executed here, and those
     that other workers have executed."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Steering:
 
     @contextlib.asynccontextmanager
     async def obeying(self, command: OperatorCommand[Any]) -> AsyncIterator[None]:
-        """Apply a command to what this crawl holds in memory, once the block has changed the store.
+        """Apply a command to what this crawl has in memory, once the block has changed the store.
         A command that other crawls obey names hosts as the store does."""
         match command:
             case PauseCrawl() | ResumeCrawl():
@@ -113,7 +113,7 @@ class Steering:
                 yield
 
     async def obey(self, order: OrderedCommand) -> None:
-        """Apply a command that another worker has executed to what this one holds."""
+        """Apply a command that another worker has executed to what this one has in memory."""
         match order:
             case WidenScope(urls=None):
                 async with aclosing(self._crawl.store.seeds()) as pieces:

@@ -126,7 +126,7 @@ class Writer:
         return len(slots)
 
     def revive(self, session: int) -> None:
-        """Continue a session that was ended, and holds nothing any more."""
+        """Continue a session that was ended, and leases nothing any more."""
         self.leases.lose()
         self.sql.run("revive", session)
 
@@ -163,7 +163,7 @@ class Writer:
 
     def link(self, outcomes: Sequence[Outcome], hosts: Sequence[HostUpdate]) -> Mapping[str, int]:
         """Insert the links of outcomes; return how many URLs were queued, by slot. A host that is
-        no longer held may have lost its pages, too: the links of these are kept without them.
+        no longer leased may have lost its pages, too: the links of these are kept without them.
 
         Where there are other sessions, this is a transaction of its own before `complete`: links
         lead to hosts of other sessions, whose rows must not be locked as long as a commit takes.
