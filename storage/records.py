@@ -74,7 +74,7 @@ class Prefetch(Struct, frozen=True, kw_only=True):
 
     slot: str
     count: int
-    held: Sequence[int] = ()  # ids the worker has; left out, unless the same commit ends them
+    in_memory: Sequence[int] = ()  # ids the worker has; left out, unless the same commit ends them
     closed: Sequence[str] = ()  # origins whose URLs cannot be visited now; left out
     queued: bool = True  # include queued URLs
     # Include visited URLs that are due again, the longest due first: up to a quarter of `count`,

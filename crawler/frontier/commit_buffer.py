@@ -265,7 +265,7 @@ class CommitBuffer:
                 Prefetch(
                     slot=slot,
                     count=count,
-                    held=tuple(host.held - settled),
+                    in_memory=tuple(host.in_memory - settled),
                     closed=(*host.closed, *host.parked),
                     queued=not host.full,
                     revisits=self._config.config.revisits,

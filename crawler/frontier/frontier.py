@@ -284,7 +284,7 @@ class Frontier:
         for outcome in taken.outcomes:
             host = self.permits.get(outcome.slot)
             if host is not None:
-                host.held.discard(outcome.id)
+                host.in_memory.discard(outcome.id)
                 again = isinstance(outcome, Retry) or (
                     outcome.slot not in completed.prefetched and _is_planned(outcome)
                 )
@@ -297,7 +297,7 @@ class Frontier:
             if (host := self.permits.get(slot)) is not None:
                 host.wanting = False
                 host.prefetched.extend(hand.urls)
-                host.held.update(queued.id for queued in hand.urls)
+                host.in_memory.update(queued.id for queued in hand.urls)
                 self._plan_due(host, hand)
                 self.permits.consider(host)
         for host in unasked:

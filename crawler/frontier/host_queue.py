@@ -61,8 +61,8 @@ class HostQueue:
         "failed_in_row",
         "full",
         "gone",
-        "held",
         "in_line",
+        "in_memory",
         "large_unparsed",
         "lease_lost",
         "leased_s",
@@ -105,7 +105,7 @@ class HostQueue:
         self.wanted_s: float | None = None  # since when it has wanted a permit
         self.prefetched: deque[Queued] = deque(lease.prefetched.urls)
         self.excused: dict[int, int] = {}  # URLs -> how often an outage was blamed for them
-        self.held: set[int] = {queued.id for queued in lease.prefetched.urls}
+        self.in_memory: set[int] = {queued.id for queued in lease.prefetched.urls}
         self.parked: dict[str, list[Queued]] = {}  # by origin: waiting for its robots.txt
         self.closed: set[str] = set()  # origins whose URLs cannot be requested now
         self.next_due_s: float | None = None  # when its next URL falls due
@@ -228,7 +228,7 @@ class HostQueue:
     def drop_prefetched(self) -> None:
         """Drop all URLs in memory; they stay queued in the store."""
         for dropped in (self.prefetched, *self.parked.values()):
-            self.held.difference_update(queued.id for queued in dropped)
+            self.in_memory.difference_update(queued.id for queued in dropped)
         self.prefetched.clear()
         self.parked.clear()
 
@@ -244,7 +244,7 @@ class HostQueue:
         excused = self.excused.pop(queued.id, 0) + 1
         if excused > EXCUSES_MAX:
             return False
-        self.excused = {id_: times for id_, times in self.excused.items() if id_ in self.held}
+        self.excused = {id_: times for id_, times in self.excused.items() if id_ in self.in_memory}
         self.excused[queued.id] = excused
         self.prefetched.append(queued)
         return True
@@ -254,8 +254,8 @@ class HostQueue:
         gone = [queued for queued in self.prefetched if origin_of(queued.url) == origin]
         gone += self.parked.pop(origin, [])
         if gone:
-            self.held.difference_update(queued.id for queued in gone)
-            self.prefetched = deque(q for q in self.prefetched if q.id in self.held)
+            self.in_memory.difference_update(queued.id for queued in gone)
+            self.prefetched = deque(q for q in self.prefetched if q.id in self.in_memory)
 
 
 class AddressClock(Struct, eq=False, weakref=True):

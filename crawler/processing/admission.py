@@ -95,7 +95,7 @@ class Admission:
             host.parked.setdefault(origin_of(queued.url), []).append(queued)
         elif isinstance(verdict, Shut):
             host.closed.add(origin_of(queued.url))
-            host.held.discard(queued.id)
+            host.in_memory.discard(queued.id)
         elif isinstance(verdict, Verdict) and queued.sitemap and queued.before is not None:
             # What was read stays so; named again, it is blocked.
             outcome = Revisited(id=queued.id, slot=host.slot, plan=None)

@@ -267,7 +267,7 @@ class Worker:
 
     def _not_requested(self, host: HostQueue, queued: Queued) -> None:
         """Return a URL without an outcome: it stays queued."""
-        host.held.discard(queued.id)
+        host.in_memory.discard(queued.id)
         self._crawl.store.not_in_flight(queued.id)
 
     def _answered(

@@ -49,7 +49,7 @@ class DueRobots:
         wall_s = self._crawl.clock.wall()
         for host in list(self._frontier.permits):
             if (
-                not (host.prefetched or host.busy or host.tickets or host.wanting or host.held)
+                not (host.prefetched or host.busy or host.tickets or host.wanting or host.in_memory)
                 and not host.callers
                 and (
                     not host.all_known

@@ -224,7 +224,7 @@ class HostLeases:
             return self._is_rested(host)
         move = self._frontier.waiting.next_move(host)
         if move is None:
-            return not host.held  # else its last outcome is being committed
+            return not host.in_memory  # else its last outcome is being committed
         return move.at_s is None or move.at_s > now_s + RELEASE_WAIT_S
 
     def share(self) -> None:
@@ -234,7 +234,7 @@ class HostLeases:
         idle: list[HostQueue] = []
         waiting: list[HostQueue] = []
         for host in self._permits:
-            if not (host.prefetched or host.full or host.held) and self._may_leave(host):
+            if not (host.prefetched or host.full or host.in_memory) and self._may_leave(host):
                 has_work = self._frontier.waiting.has_work(host)
                 (waiting if has_work else idle).append(host)
         for host in idle:

@@ -213,7 +213,7 @@ class Control:
         if (held := self._frontier.permits.get(host)) is None:
             return None
         parked = tuple(itertools.chain.from_iterable(held.parked.values()))
-        return HostUrls(tuple(held.prefetched), parked, frozenset(held.held))
+        return HostUrls(tuple(held.prefetched), parked, frozenset(held.in_memory))
 
     def rules_of(self, origin: str) -> RuleSet | None:
         """The parsed robots.txt that governs an origin in memory; None for others."""

@@ -282,7 +282,7 @@ class Leases:
             return {}
         keys: list[Values] = [(key,) for key in slots]
         self._sql.many("promote", keys, now_s, PROMOTED_AT_ONCE)
-        in_memory = set(chain.from_iterable(want.held for want in wants)).difference(ended)
+        in_memory = set(chain.from_iterable(want.in_memory for want in wants)).difference(ended)
         most = max(want.count for want in wants) + 1  # one more shows whether there are more
         referrers = any(want.referrers for want in wants)
         taken = msgspec.json.encode(list(in_memory)).decode()

@@ -259,7 +259,7 @@ FRONTIER: Final = (
     Mutant(
         "prefetched URLs do not count as held",
         "crawler/frontier/frontier.py",
-        "                host.held.update(queued.id for queued in hand.urls)\n",
+        "                host.in_memory.update(queued.id for queued in hand.urls)\n",
         "",
     ),
     Mutant(
@@ -531,7 +531,7 @@ STORE: Final = (
     Mutant(
         "held URLs are handed out again",
         "storage/engine/leases.py",
-        "in_memory = set(chain.from_iterable(want.held for want in wants)).difference(ended)",
+        "in_memory = set(chain.from_iterable(want.in_memory for want in wants)).difference(ended)",
         "in_memory = set[int]()",
     ),
     Mutant(

@@ -366,7 +366,7 @@ class Stores(RuleBasedStateMachine):
                     Prefetch(
                         slot=slot,
                         count=count,
-                        held=[ids[n] for ids in self.hand[slot].values()],
+                        in_memory=[ids[n] for ids in self.hand[slot].values()],
                         closed=shut,
                         revisits=revisits,
                     )
