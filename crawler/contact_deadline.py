@@ -22,7 +22,7 @@ class ContactDeadline:
         self.until_s = math.inf  # `Clock.boottime`
 
     def begin(self) -> None:
-        """From now on there is a deadline: no contact is allowed before the first renewal."""
+        """Set a deadline from now on: no contact is allowed before the first renewal."""
         self.until_s = -math.inf
 
     @property

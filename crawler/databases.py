@@ -39,7 +39,7 @@ def open_reader(location: Location) -> Reader:
 
 @contextlib.asynccontextmanager
 async def looking_into(location: Location) -> AsyncIterator[Reader]:
-    """As `open_reader`, but closes the reader when the block ends."""
+    """Open a reader as `open_reader` does, and close it when the block ends."""
     reader = open_reader(location)
     try:
         yield reader

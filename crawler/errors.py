@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class InvalidURL(CourtlyError, ValueError):  # noqa: N818 - named for what happened, like the others
-    """Not an absolute http or https URL."""
+    """The URL is not an absolute http or https URL."""
 
 
 class InvalidRequest(CourtlyError, ValueError):  # noqa: N818

@@ -11,11 +11,11 @@ class HeldDomains:
         self._hosts_of: dict[str, int] = {}
 
     def add(self, domain: str) -> None:
-        """A host of the domain is in memory."""
+        """Count one host of the domain more."""
         self._hosts_of[domain] = self._hosts_of.get(domain, 0) + 1
 
     def remove(self, domain: str) -> None:
-        """It no longer is."""
+        """Count one host of the domain less."""
         if (left := self._hosts_of.pop(domain) - 1) > 0:
             self._hosts_of[domain] = left
 

@@ -113,7 +113,7 @@ class Observer:
         """Trouble of the crawler's own machine or network stops the whole crawl."""
 
     def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
-        """This hold is over, after `elapsed_s`."""
+        """A hold is over, after `elapsed_s`."""
 
 
 class Observers(Observer):

@@ -27,8 +27,8 @@ from crawler.operator_commands import (
     encode,
 )
 from crawler.steering.execution import Announcer, execute
-from crawler.steering.queue_holds import QueueReason
-from storage.read_records import HostsHeld
+from crawler.steering.queue_waits import QueueReason
+from storage.read_records import HostsWaiting
 from storage.reader import Reader
 from storage.store import Link, Store
 
@@ -112,5 +112,5 @@ class _Database(Struct):
             raise ConfigError(_NO_ANSWER)
         return Reloaded(changes=(), restart=(), warnings=(), dry_run=False)
 
-    def hosts_held(self, reason: QueueReason) -> HostsHeld:
+    def hosts_waiting(self, reason: QueueReason) -> HostsWaiting:
         raise InvalidCommandError("reason", "is known only while a crawl runs")

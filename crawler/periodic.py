@@ -14,7 +14,7 @@ _log = logging.getLogger("courtly.faults")
 
 
 class PeriodicSteps:
-    """Of one task. what: it, for the log."""
+    """Runs the steps of one task, and counts failures in a row. what: the task, for the log."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -141,10 +141,10 @@ def _parse_range(text: str) -> Network:
     except ValueError:
         pass
     try:
-        meant = ipaddress.ip_network(text, strict=False)
+        network = ipaddress.ip_network(text, strict=False)
     except ValueError:
         raise ValueError(f'{text!r} is not an address range such as "127.0.0.0/8"') from None
-    raise ValueError(f'{text!r} has bits set beyond its prefix; did you mean "{meant}"?')
+    raise ValueError(f'{text!r} has bits set beyond its prefix; did you mean "{network}"?')
 
 
 def _carried(address: Address) -> tuple[list[ipaddress.IPv4Address], bool]:

@@ -59,7 +59,7 @@ class Declared(Struct, frozen=True):
         return "noindex" if not found.index else None if found.archive else "noarchive"
 
     def unavailable_at(self, now_s: float) -> float | None:
-        """When the page stops being available, if that is still to come."""
+        """Return when the page stops being available, if that is still to come."""
         at = self.directives(now_s).unavailable_at
         return at if at is not None and at > now_s else None
 

@@ -20,7 +20,7 @@ UNLIKELY: Final = 1e-6
 SILENT_S_MIN: Final = 10.0
 
 
-class Evidence(Struct, frozen=True):
+class OutageEvidence(Struct, frozen=True):
     """Hosts whose last attempt failed without a byte of an answer, since any host last answered.
 
     reached: those that could not be connected to but had answered before; and, while no host has
@@ -40,12 +40,12 @@ class Evidence(Struct, frozen=True):
         return len(self.reached | self.unknown | self.mute)
 
 
-NONE: Final = Evidence()
+NONE: Final = OutageEvidence()
 
 
 def after_failure(
-    before: Evidence, host: str, *, reached: bool, local: bool, connected: bool = False
-) -> Evidence:
+    before: OutageEvidence, host: str, *, reached: bool, local: bool, connected: bool = False
+) -> OutageEvidence:
     """The evidence after one more failed attempt; of an unknown host, only its first counts.
 
     reached: the host has answered before. local: the failure was reported by our own side.
@@ -72,7 +72,9 @@ def unknown_min(hosts_reached: int, hosts_dead: int) -> int:
     return max(UNKNOWN_MIN, min(math.ceil(math.log(UNLIKELY) / math.log(dead)), UNKNOWN_MAX))
 
 
-def is_outage(evidence: Evidence, *, hosts_reached: int, hosts_dead: int, silent_s: float) -> bool:
+def is_outage(
+    evidence: OutageEvidence, *, hosts_reached: int, hosts_dead: int, silent_s: float
+) -> bool:
     """Whether these failures show that our own network is down.
 
     hosts_reached: the number of distinct hosts that have answered. Of two, both must fail; one

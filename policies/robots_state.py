@@ -136,7 +136,7 @@ def _unanswered_s_max(state: RobotsState) -> float:
 
 
 def next_due_at(state: RobotsState) -> float | None:
-    """When robots.txt is due next, in Unix seconds; None: now, because nothing is known."""
+    """Return when robots.txt is due next, in Unix seconds; None: now, because nothing is known."""
     if state.unreachable_since is not None:
         return state.retry_at
     return state.expires_at

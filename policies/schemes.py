@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# Registered or common schemes (IANA, "URI Schemes") that look like a typo of one of _MEANT.
+# Registered or common schemes (IANA, "URI Schemes") that look like a typo of one of _COMMON.
 _ORDINARY: Final = frozenset(
     {
         "dntp", "ftp", "ftps", "hcp", "httpg", "itms", "itmss", "mtp", "nntp", "ntp", "ptp", "rtmp",
@@ -13,7 +13,7 @@ _ORDINARY: Final = frozenset(
         "tip", "xftp",
     }
 )  # fmt: skip
-_MEANT: Final = ("http", "https", "mailto", "javascript")
+_COMMON: Final = ("http", "https", "mailto", "javascript")
 _SCHEME: Final = re.compile(
     r"[\x00-\x20]*+([a-z][a-z0-9+.\t\n\r-]*+):(.{0,7})", re.IGNORECASE | re.DOTALL
 )
@@ -35,7 +35,7 @@ def is_mistyped(href: str) -> bool:
         return False
     scheme = _IGNORED.sub("", found[1]).lower()
     rest = _IGNORED.sub("", found[2])
-    if scheme in _MEANT or scheme in _ORDINARY:
+    if scheme in _COMMON or scheme in _ORDINARY:
         return False
     if _PORT.match(rest) and len(scheme) <= 253 and _HOST.fullmatch(scheme):
         return True
@@ -45,9 +45,9 @@ def is_mistyped(href: str) -> bool:
         return True
     letters = 2 if rest[:1] in ("/", "\\") else 1
     return any(
-        abs(len(scheme) - len(meant)) <= 2
-        and _distance(scheme, meant) <= (letters if meant.startswith("http") else 1)
-        for meant in _MEANT
+        abs(len(scheme) - len(common)) <= 2
+        and _distance(scheme, common) <= (letters if common.startswith("http") else 1)
+        for common in _COMMON
     )
 
 

@@ -246,10 +246,10 @@ def parse_seed(text: str) -> str:
         raise SeedError(f"the seed {shown} is not an http or https URL")
     rest = text[scheme.end() :] if scheme else text
     # A string that begins with one slash is a path without a host.
-    meant = rest.lstrip("/\\") if scheme or rest.startswith("//") else rest
+    address = rest.lstrip("/\\") if scheme or rest.startswith("//") else rest
     guess = None
-    if meant[:1].isalnum() or meant[:1] == "[":
-        guess = f"{scheme[1].lower() if scheme else 'https'}://{meant}"
+    if address[:1].isalnum() or address[:1] == "[":
+        guess = f"{scheme[1].lower() if scheme else 'https'}://{address}"
     if guess is None or canonical(guess) is None or len(guess) > _SEED_SHOWN_CHARS:
         raise SeedError(f"the seed {shown} is not an absolute http or https URL")
     guess = without_userinfo(guess)

@@ -124,5 +124,5 @@ def together(
 
 
 def _moment(one: HistoryCounts) -> tuple[int, int]:
-    """Of an hour whose last minutes are not folded yet, these are later."""
+    """Return a key that sorts by time: of an hour in part folded, its single minutes are later."""
     return (one.at, -one.step_s)

@@ -142,5 +142,5 @@ def findable(text: str) -> str:
 
 
 def ascii_lower(text: str) -> str:
-    """As lower() of SQLite, which changes only A to Z."""
+    """Convert to lower case as lower() of SQLite does, which changes only A to Z."""
     return "".join(each.lower() if "A" <= each <= "Z" else each for each in text)

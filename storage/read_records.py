@@ -54,7 +54,7 @@ class UrlFilter(Struct, frozen=True, kw_only=True):
     status: int | None = None
 
 
-class HostsHeld(Struct, frozen=True, kw_only=True):
+class HostsWaiting(Struct, frozen=True, kw_only=True):
     """Hosts whose queued URLs wait for the same: those whose rows tell one of the `stored` reasons,
     except the `others`, and the `named` ones. Hosts in memory are in one of the last two."""
 

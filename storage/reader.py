@@ -80,7 +80,7 @@ class Reader:
     """Return the counts."""
 
     async def seeds(self) -> AsyncGenerator[Sequence[str], None]:
-        """As `Store.seeds`."""
+        """The same as `Store.seeds`."""
         after = 0
         while some := await self._database.read(partial(some_seeds, after=after)):
             yield [url for _, url in some]
@@ -99,7 +99,7 @@ class Reader:
     """
 
     paused = reading(operator_work.is_paused)
-    """As `Store.paused`."""
+    """The same as `Store.paused`."""
 
     table_sizes = reading(row_lookup.table_sizes)
     """Return the largest tables of a database on a server, the largest first; () for others.
@@ -108,7 +108,7 @@ class Reader:
     `rows` and `dead_rows`, whose space is reused once the table is vacuumed.
     """
 
-    queue_holds = reading(queue_query.queue_holds)
+    queue_waits = reading(queue_query.queue_waits)
     """Return what the queued URLs wait for, by reason; their sum is that of all `queued` of the
     hosts, at one moment. now_s: Unix seconds.
 
@@ -176,7 +176,7 @@ class Reader:
     search: only hosts whose name contains this, ignoring case.
     pattern: only hosts whose whole name is like this, in lower case: `*` stands for any
     characters, and a leading `*.` also covers the name after it.
-    held: only hosts with queued URLs that wait for this, as of `now_s`.
+    waiting: only hosts with queued URLs that wait for this, as of `now_s`.
     state: a `storage.paging.HostFilter`, as of `now_s` (Unix seconds).
     sort: one of `storage.paging.HOST_SORTS`, after "-" for descending order; then by name.
     after: from the page before.

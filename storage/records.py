@@ -74,7 +74,7 @@ class Prefetch(Struct, frozen=True, kw_only=True):
 
     slot: str
     count: int
-    held: Sequence[int] = ()  # ids the worker has; left out, unless the same commit ends them
+    in_memory: Sequence[int] = ()  # ids the worker has; left out, unless the same commit ends them
     closed: Sequence[str] = ()  # origins whose URLs cannot be visited now; left out
     queued: bool = True  # include queued URLs
     # Include visited URLs that are due again, the longest due first: up to a quarter of `count`,
@@ -201,7 +201,7 @@ class Order(Struct, frozen=True, kw_only=True):
     body: Mapping[str, object] = field(default_factory=dict)  # JSON values
 
 
-class HeldAddress(Struct, frozen=True):
+class LeasedAddress(Struct, frozen=True):
     """An address that no other worker may contact."""
 
     rest_s: float  # before its first contact by this worker: the longest delay it ever had
@@ -223,4 +223,4 @@ class Pulse(Struct, frozen=True, kw_only=True):
     paused: bool = False  # the value of the last `set_paused`
     # Of others, since the previous pulse or the beginning of the session, oldest first.
     orders: Sequence[Order] = ()
-    addresses: Mapping[str, HeldAddress] = {}  # those of `WorkerStatus.addresses` that it holds
+    addresses: Mapping[str, LeasedAddress] = {}  # those of `WorkerStatus.addresses` that it holds

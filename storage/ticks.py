@@ -34,7 +34,7 @@ class Ticks:
                 del self._numbers[: KEPT_MAX // 2 : 2], self._seen_s[: KEPT_MAX // 2 : 2]
 
     def seen_s(self, tick: int) -> float | None:
-        """When this tick had certainly been drawn; None if that is not known."""
+        """Return when this tick had certainly been drawn; None if that is not known."""
         with self._lock:
             place = bisect.bisect_left(self._numbers, tick)
             return self._seen_s[place] if place < len(self._numbers) else None

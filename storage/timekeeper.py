@@ -78,7 +78,7 @@ class Moment(Struct, frozen=True):
 
     @property
     def stamp(self) -> tuple[int, float]:
-        """This moment, as it is stored beside what is true of it: boot and uptime."""
+        """Return this moment, as it is stored beside what is true of it: boot and uptime."""
         return self.uptime.boot_key, self.uptime.uptime_s
 
     def passed_s(self, tick: int, boot: int | None, uptime_s: float | None) -> float:

@@ -23,7 +23,7 @@ from crawler.documents import fragments, links, page
 from crawler.documents.links import PageLinks, anchor_text, collapsed
 from crawler.documents.sitemap import SitemapParser
 from crawler.fetching import cookies
-from crawler.processing.attempts import led_on
+from crawler.processing.attempts import redirected_too_often
 from crawler.sinks import requisites
 from crawler.testing import JumpClock
 from policies import indexing, robots, robots_state, usage
@@ -180,7 +180,7 @@ def robots_redirects(_: MonkeyPatch, __: Caught) -> None:
 
 def long_target(_: MonkeyPatch, __: Caught) -> None:
     queued = Queued(id=1, url=URL, depth=0, priority=0, attempts=0, refusals=0, seed=True, hops=9)
-    assert led_on(queued, "a.test", URL + "x" * 900, now_s=0.0).error.endswith("…")
+    assert redirected_too_often(queued, "a.test", URL + "x" * 900, now_s=0.0).error.endswith("…")
 
 
 def nested(times: int) -> str:

@@ -31,12 +31,14 @@ def chosen_format(
             f'--output: the file would not be compressed as the suffix "{suffix}" says: name it '
             f"without that suffix ({known}), or compress standard output"
         )
-    meant = suffixes.get(suffix)
-    if meant is None and given is None:
+    implied = suffixes.get(suffix)
+    if implied is None and given is None:
         raise click.UsageError(
             f'--output: the suffix "{plain(suffix)}" is none of {known}: choose one of these, or '
             f"name the format with --format ({', '.join(dict.fromkeys(suffixes.values()))})"
         )
-    if meant is not None and given not in (None, meant):
-        raise click.UsageError(f'--format {given}: the suffix "{suffix}" of --output means {meant}')
-    return given or meant or default
+    if implied is not None and given not in (None, implied):
+        raise click.UsageError(
+            f'--format {given}: the suffix "{suffix}" of --output means {implied}'
+        )
+    return given or implied or default

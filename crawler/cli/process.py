@@ -44,8 +44,8 @@ OTHER_FILES_MAX: Final = 128  # for the database, sinks, libraries, name lookups
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """For imports: SIGINT exits silently, and the garbage collector, which would scan the many new
-    objects again and again although all of them stay, is off."""
+    """Prepare the process for imports: SIGINT exits silently, and the garbage collector, which
+    would scan the many new objects again and again although all of them stay, is off."""
     gc.disable()
     try:
         with signals.interrupts_exit():

@@ -43,7 +43,8 @@ def carry_out(config: Config, command: OperatorCommand[Result]) -> CarriedOut[Re
 
 
 def executed(config: Config, command: OperatorCommand[Result]) -> CarriedOut[Result]:
-    """As `carry_out`, but raises Problem, InvalidCommandError and UnknownHost."""
+    """Execute a command as `carry_out` does, but raise Problem, InvalidCommandError and
+    UnknownHost."""
     import msgspec
 
     from crawler.command_table import row_of
@@ -84,7 +85,7 @@ def ask(database: Location, method: str, route: str) -> Mapping[str, object] | N
 def request(
     database: Location, method: str, route: str, *, body: Mapping[str, object] | None = None
 ) -> Mapping[str, object] | None:
-    """As `ask`, but raises Problem."""
+    """Send a request as `ask` does, but raise Problem."""
     from crawler.daemon import control_client
     from storage.location import FileLocation
 

@@ -26,7 +26,7 @@ REPEATED_AFTER_S = 0.01
 
 
 def exit_on_interrupt() -> None:
-    """From now on, exit silently and immediately at SIGINT.
+    """Make SIGINT exit silently and immediately from now on.
 
     By default, Python raises KeyboardInterrupt wherever it is: in the middle of an import, or in a
     callback that cannot propagate exceptions, where it prints a traceback and the interrupt is
@@ -39,12 +39,12 @@ def exit_on_interrupt() -> None:
 
 
 def interrupts_raised() -> AbstractContextManager[None]:
-    """In this block SIGINT raises KeyboardInterrupt, because there is something to clean up."""
+    """Make SIGINT raise KeyboardInterrupt in this block, because there is something to clean up."""
     return _replaced(_exit, signal.default_int_handler)
 
 
 def interrupts_exit() -> AbstractContextManager[None]:
-    """In this block, inside `interrupts_raised`, SIGINT exits again: no work has started yet."""
+    """Make SIGINT exit again in this block, inside `interrupts_raised`: no work has started yet."""
     if not _is_program():
         return contextlib.nullcontext()
     return _replaced(signal.default_int_handler, _exit)
@@ -106,15 +106,15 @@ class CrawlSignals:
                 self._loop.remove_signal_handler(number)
 
     def started(self) -> None:
-        """From now on, signals stop the crawl cleanly."""
+        """Make signals stop the crawl cleanly from now on."""
         self._starting = None
 
     def stop(self) -> None:
-        """As the first SIGINT."""
+        """Stop the crawl as the first SIGINT does."""
         self._terminate("; press Ctrl-C again to exit immediately")
 
     def exit_now(self) -> None:
-        """As the second SIGINT."""
+        """End the crawl as the second SIGINT does."""
         self._display.say("exiting immediately; committed pages are kept")
         self._exit.set()
 

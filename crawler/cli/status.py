@@ -71,16 +71,16 @@ async def _stored(database: Location) -> Mapping[str, object]:
     from msgspec import to_builtins
 
     from crawler.databases import looking_into
-    from crawler.steering.queue_holds import QueueReason, queue_holds
+    from crawler.steering.queue_waits import QueueReason, queue_waits
     from storage.location import FileLocation
 
     async with looking_into(database) as reader:
         stats = await reader.stats()
         workers = await reader.workers()
         paused = await reader.paused()
-        rows = await reader.queue_holds(time.time())
+        rows = await reader.queue_waits(time.time())
     overall = QueueReason.CRAWL_PAUSED if paused else None
-    holds = queue_holds(rows, {}, overall=overall, pages_per_s=0.0, now_s=time.time())
+    holds = queue_waits(rows, {}, overall=overall, pages_per_s=0.0, now_s=time.time())
     state = STOPPED
     if workers:
         state = "paused" if paused else "running"

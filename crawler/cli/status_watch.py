@@ -16,7 +16,7 @@ Status = Mapping[str, object]
 
 
 class Contact:
-    """When a crawl last answered, and what to print if it no longer does."""
+    """The time at which a crawl last answered, and what to print if it no longer does."""
 
     def __init__(self) -> None:
         self._answered_s: float | None = None

@@ -135,7 +135,7 @@ class Space(Struct, frozen=True, kw_only=True):
     total_bytes: int
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
+class HealthEvidence(Struct, frozen=True, kw_only=True):
     """What the health of a crawl is judged by.
 
     recent: of the last five minutes; run: since the start. failed, ended: URLs of the database, and
@@ -165,7 +165,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     undelivered: str | None = None
 
 
-def judge(seen: Evidence) -> Health:
+def judge(seen: HealthEvidence) -> Health:
     """Check everything. The sentences have a capital and a full stop."""
     held = {HoldReason(hold.reason): hold.sentence for hold in seen.held}
     checks = (
@@ -203,7 +203,7 @@ def _on_hold(held: Mapping[HoldReason, str], reasons: Iterable[HoldReason]) -> s
     return next((f"On hold: {held[one]}." for one in reasons if one in held), "")
 
 
-def _network(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
+def _network(seen: HealthEvidence, held: Mapping[HoldReason, str]) -> Check:
     name, recent = CheckName.NETWORK, seen.recent
     if sentence := _on_hold(held, sorted(CONNECTING)):
         return _check(name, HealthState.BAD, sentence)
@@ -228,7 +228,7 @@ def _network(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
     )
 
 
-def _responses(seen: Evidence) -> Check:
+def _responses(seen: HealthEvidence) -> Check:
     name, recent = CheckName.RESPONSES, seen.recent
     answered = recent.pages - recent.lost
     errors = recent.server_errors
@@ -247,7 +247,7 @@ def _responses(seen: Evidence) -> Check:
     return _check(name, state, sentence)
 
 
-def _urls(seen: Evidence) -> Check:
+def _urls(seen: HealthEvidence) -> Check:
     name, recent = CheckName.URLS, seen.recent
     by_share = _grade(_share(recent.failed, recent.ended), FAILED_WARNING, FAILED_BAD)
     by_hosts = _grade(recent.given_up_hosts, GIVEN_UP_HOSTS_WARNING, GIVEN_UP_HOSTS_BAD)
@@ -266,7 +266,7 @@ def _urls(seen: Evidence) -> Check:
     return _check(name, HealthState.OK, f"No URL failed {_MINUTES}.")
 
 
-def _robots(seen: Evidence) -> Check:
+def _robots(seen: HealthEvidence) -> Check:
     name, recent = CheckName.ROBOTS, seen.recent
     if not recent.robots_unreachable:
         return _check(name, HealthState.OK, f"Every robots.txt was fetched {_MINUTES}.")
@@ -278,7 +278,7 @@ def _robots(seen: Evidence) -> Check:
     return _check(name, _grade(share, ROBOTS_WARNING, ROBOTS_BAD), sentence)
 
 
-def _politeness(seen: Evidence) -> Check:
+def _politeness(seen: HealthEvidence) -> Check:
     name, state = CheckName.POLITENESS, HealthState.OK
     sentence = "No request in this run began too early."
     if seen.recent.early:
@@ -293,7 +293,7 @@ def _politeness(seen: Evidence) -> Check:
     return _check(name, state, sentence)
 
 
-def _commits(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
+def _commits(seen: HealthEvidence, held: Mapping[HoldReason, str]) -> Check:
     name, recent = CheckName.COMMITS, seen.recent
     if sentence := _on_hold(held, sorted(_DATABASE)):
         return _check(name, HealthState.BAD, sentence)
@@ -315,7 +315,7 @@ def _commits(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
     return _check(name, HealthState.OK, f"{counted(recent.commits, 'commit')} {_MINUTES}.")
 
 
-def _disk(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
+def _disk(seen: HealthEvidence, held: Mapping[HoldReason, str]) -> Check:
     name = CheckName.DISK
     if sentence := _on_hold(held, sorted(_DISK)):
         return _check(name, HealthState.BAD, sentence)
@@ -329,7 +329,7 @@ def _disk(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
     return _check(name, HealthState.OK, "Nothing is written to a disk.")
 
 
-def _workers(seen: Evidence, held: Mapping[HoldReason, str]) -> Check:
+def _workers(seen: HealthEvidence, held: Mapping[HoldReason, str]) -> Check:
     name = CheckName.WORKERS
     if sentence := _on_hold(held, sorted(_SHARING)):
         return _check(name, HealthState.BAD, sentence)

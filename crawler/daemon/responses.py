@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from crawler.daemon.health import Health
 from crawler.steering.live_state import ActiveHold, Activity, HostNow
-from crawler.steering.queue_holds import QueueHold
+from crawler.steering.queue_waits import QueueWait
 from storage.store import Row
 
 Json = Annotated[object, Meta(extra_json_schema={"description": "Any JSON value."})]
@@ -66,7 +66,7 @@ class Status(Activity, frozen=True, kw_only=True):
     bytes: int
     version: str
     health: Health
-    queue: tuple[QueueHold, ...]
+    queue: tuple[QueueWait, ...]
     queue_at: float | None
     at: float
     name: str

@@ -51,16 +51,18 @@ class Downloader:
         self._fetcher = fetcher
         self._clock = clock
         self._observer = observer
-        self.meant: HeaderScope | None = None  # what the config's headers are for; None: everything
+        self.header_scope: HeaderScope | None = (
+            None  # what the config's headers are for; None: everything
+        )
         self.urls: dict[str, float] = {}  # being fetched now, and since when (monotonic)
         self._sending: set[asyncio.Task[object]] = set()
         # Those of them whose requests were broken off -> what becomes of these.
         self._broken_off: dict[asyncio.Task[object], Callable[[str, float], Failure]] = {}
 
-    def mean(self, url: str) -> None:
-        """The config's headers for the host of this seed are meant for its scheme and port."""
-        self.meant = self.meant or HeaderScope()
-        self.meant.add(url)
+    def restrict_headers(self, url: str) -> None:
+        """Send the config's headers for the host of this seed to its scheme and port alone."""
+        self.header_scope = self.header_scope or HeaderScope()
+        self.header_scope.add(url)
 
     # ------------------------------------------------------------ permits
 
@@ -99,10 +101,10 @@ class Downloader:
             raise
 
     async def locate(self, permit: Permit, origin: str) -> Failure | bool:
-        """With `per = "ip"`: find out which address's clock counts for the permit.
+        """Find out which address's clock counts for the permit, with `per = "ip"`.
 
         True: it is known. False: it has just been learned, and the permit must be given back for
-        another. A Failure: the name has no address, and the frontier has been told.
+        another. A Failure: the name has no address, and the frontier knows.
         """
         if not self._frontier.needs_address(permit):
             return True
@@ -134,8 +136,8 @@ class Downloader:
     async def exchange(
         self, permit: Permit, request: Request, *, kind: str
     ) -> AsyncIterator[Answer | Failure]:
-        """As `fetch`, with the permit open until the block ends: what is learned in it (such as a
-        Crawl-delay) counts for the delay after this very request."""
+        """Fetch as `fetch` does, with the permit open until the block ends: what is learned in it
+        (such as a Crawl-delay) counts for the delay after this very request."""
         began_s = self._begin(permit, request.url)
         result: Answer | Failure | None = None
         try:
@@ -185,7 +187,7 @@ class Downloader:
         self, permit: Permit, request: Request, kind: str, began_s: float
     ) -> Answer | Failure:
         frontier = self._frontier
-        if self.meant is not None and not self.meant.covers(request.url):
+        if self.header_scope is not None and not self.header_scope.covers(request.url):
             request = replace(request, bare=True)
         if not frontier.expiry.may_contact():
             permit.host.pace.not_sent()
@@ -226,7 +228,7 @@ class Downloader:
             task.cancel()
 
     def _stopped(self, url: str, began_s: float) -> Failure:
-        """Not charged to the URL, which stays queued."""
+        """Return a failure that is not charged to the URL, which stays queued."""
         return Failure(
             url=url,
             code=FailureCode.TIMEOUT,
@@ -300,7 +302,7 @@ class Downloader:
         """The contact that has just ended, for observers; `result` None: it was cancelled."""
         now_s, wall_s = self._clock.monotonic(), self._clock.wall()
         started_s = began_s if result is None else result.started_s
-        next_in_s, source = permit.host.pace.next_turn(now_s, wall_s)
+        next_in_s, source = permit.host.pace.next_contact(now_s, wall_s)
         failure = result if isinstance(result, Failure) else None
         answer = result if isinstance(result, Answer) else None
         return Contacted(

@@ -39,16 +39,16 @@ from policies.robots_state import RobotsFetch, RobotsState
 from policies.url import canonical, host_of, origin_of, path_of, robots_url
 from storage.store import Link, Store
 
-# For how long a host that another worker holds is asked for; then the file counts as unreachable.
+# For how long a host that another worker leases is asked for; then the file counts as unreachable.
 ELSEWHERE_S_MAX = 60.0
 REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as an absent file
 
 
-class HostHolder(Protocol):
-    """Holds hosts on demand."""
+class HostLeaser(Protocol):
+    """Leases hosts on demand."""
 
-    async def hold(self, slot: str) -> HostQueue | None:
-        """The held host of a slot, leased if need be; None: another worker holds it."""
+    async def lease(self, slot: str) -> HostQueue | None:
+        """Return the leased host of a slot; None: another worker has it."""
         ...
 
 
@@ -73,7 +73,7 @@ class RobotsFetcher:
         frontier: Frontier,
         downloader: Downloader,
         parser: RobotsParser,
-        hosts: HostHolder,
+        hosts: HostLeaser,
         store: Store,
         session: int,
         clock: Clock,
@@ -132,7 +132,8 @@ class RobotsFetcher:
             self._frontier.robots_settled(origin)
 
     async def _learned(self, origin: Origin, settled: list[Origin]) -> RobotsState | None:
-        """As `_follow`; an internal error counts as a file that could not be fetched."""
+        """Follow redirects as `_follow` does; an internal error counts as a file that could not be
+        fetched."""
         try:
             return await self._follow(origin, settled)
         except FrontierClosedError:
@@ -157,7 +158,9 @@ class RobotsFetcher:
         while redirects <= REDIRECTS_MAX:
             own = origin_of(url) == origin.name
             host = (
-                origin.host if own else await self._hosts.hold(self._frontier.slot_of(host_of(url)))
+                origin.host
+                if own
+                else await self._hosts.lease(self._frontier.slot_of(host_of(url)))
             )
             if host is None:
                 known = await self._known_elsewhere(origin, url, give_up_s)
@@ -234,7 +237,8 @@ class RobotsFetcher:
             self._frontier.permits.give_back(permit)  # if no request was made
 
     def _is_lost(self, origin: Origin, host: HostQueue, hop_origin: str) -> bool:
-        """Is the origin of this hop out of reach? Then so is the origin that leads there."""
+        """Whether the origin of this hop is out of reach. Then so is the origin that leads
+        there."""
         lost = host.beyond_reach(hop_origin, self._clock.monotonic())
         if lost is not None and hop_origin != origin.name:
             self._frontier.connection_failed(origin.host, origin.name, lost.failure, lost.failures)
@@ -276,8 +280,8 @@ class RobotsFetcher:
         return Redirect(result.status, canonical(location, url) if location else None)
 
     async def _known(self, origin: Origin, url: str) -> RobotsState | None:
-        """Another origin's robots.txt that is known and fresh needs no second request; what is
-        taken from it is no fresher than it is."""
+        """Return another origin's robots.txt that is known and fresh, which needs no second
+        request. What is taken from it is no fresher than it is."""
         other = self._frontier.robots.get(origin_of(url))
         if path_of(url) != "/robots.txt" or other is None or other.busy:
             return None
@@ -309,8 +313,8 @@ class RobotsFetcher:
     async def _known_elsewhere(
         self, origin: Origin, url: str, give_up_s: float
     ) -> RobotsState | None:
-        """Another worker holds the host that this hop leads to: what it stored of that origin's
-        robots.txt, if that is fresh. None, after a while: ask for the host again. Raises
+        """Return what another worker, which leases the host that this hop leads to, stored of that
+        origin's robots.txt, if it is fresh. None, after a while: ask for the host again. Raises
         FrontierClosedError."""
         if path_of(url) == "/robots.txt":
             stored = await self._store.robots_get(origin_of(url))
@@ -363,7 +367,7 @@ class RobotsFetcher:
         now_s = self._clock.wall()
         learned = robots_state.next_state(origin.access, news, now_s=now_s, rules=origin.rules)
         size_bytes = origin.size_bytes
-        origin.stand(learned, now_s=now_s)
+        origin.judge_by(learned, now_s=now_s)
         size_bytes = max(size_bytes, origin.size_bytes)
         if size_bytes > LARGE_BYTES:  # it stays in memory until it is committed
             self._budget.take_place(origin, size_bytes, beyond=True)
@@ -376,12 +380,12 @@ class RobotsFetcher:
         return learned if origin.fault is None else self._learn_fault(origin, origin.fault)
 
     def _learn_fault(self, origin: Origin, fault: str) -> RobotsState:
-        """Its robots.txt is fetched again later. Until then the origin is closed, even where an
+        """Schedule another fetch of its robots.txt. Until then the origin is closed, even where an
         unreachable file would open it: the site did nothing to open it."""
         now_s = self._clock.wall()
         news = unreachable(robots_url(origin.name), fault)
         learned = robots_state.next_state(origin.access, news, now_s=now_s, rules=origin.rules)
-        origin.stand(learned, now_s=now_s)
+        origin.judge_by(learned, now_s=now_s)
         origin.close(fault, until_s=learned.retry_at)
         return learned
 

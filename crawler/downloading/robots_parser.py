@@ -110,11 +110,11 @@ class RobotsParser:
                 origin.close_unparsed(result)
             else:
                 origin.obey(result)
-            self._frontier.robots.weigh(origin)
+            self._frontier.robots.measure(origin)
 
     @contextlib.asynccontextmanager
     async def _turn(self, origin: Origin) -> AsyncIterator[None]:
-        body = origin.stands_on.body
+        body = origin.judged_by.body
         cost_s = RELOAD_S if body is None else parsing_cost_s(body) * len(origin.rules.dialect)
         origin.waits_for_room = True
         try:

@@ -17,7 +17,7 @@ from crawler.fetching.request import Answer, Failure, Request
 from crawler.frontier.frontier import PAGE
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.origin import Origin
-from crawler.frontier.reasons import HELD_ELSEWHERE
+from crawler.frontier.reasons import LEASED_ELSEWHERE
 from crawler.frontier.tickets import FrontierClosedError
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from policies.holds import FaultOwner
@@ -100,7 +100,7 @@ class CallerGate:
                     "request it in a task that the function does not wait for"
                 )
             # No caller's cancellation cuts it in two.
-            held = self._loop.tasks.spawn(leases.hold_for_caller(slot))
+            held = self._loop.tasks.spawn(leases.lease_for_caller(slot))
             await asyncio.wait([held])
             self._check_open()
             host = held.result()
@@ -329,7 +329,7 @@ class CallerGate:
         if (host := self.frontier.permits.get(slot)) is None:
             found = await self._glance(slot)
             if found is not None and found.clock is None:
-                reason = HELD_ELSEWHERE.sentence
+                reason = LEASED_ELSEWHERE.sentence
                 return NextTurn(in_s=ELSEWHERE_AGAIN_S, reason=reason, ahead=0)
             host = self.frontier.seen(slot, found)
         line = self._lines.get(slot)

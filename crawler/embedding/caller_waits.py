@@ -19,7 +19,7 @@ from crawler.embedding.host_line import HostLine, Place
 from crawler.errors import WaitTooLong, said
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.host_queue import HostQueue
-from crawler.frontier.reasons import HELD_ELSEWHERE, IN_FLIGHT, PAUSED, READY, RETRY, Reason, Wait
+from crawler.frontier.reasons import IN_FLIGHT, LEASED_ELSEWHERE, PAUSED, READY, RETRY, Reason, Wait
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.observer import Observer, Waited
 from policies.robots_policy import Closed
@@ -231,7 +231,7 @@ class CallerWaits:
     def expire(self, limited: LimitedWait) -> None:
         """The time of a limited wait has passed."""
         now_s = self._clock.monotonic()
-        forecast = Forecast(now_s, HELD_ELSEWHERE.sentence)
+        forecast = Forecast(now_s, LEASED_ELSEWHERE.sentence)
         if not self._frontier.deadline.exists:
             forecast = Forecast(now_s, "its state is being read from the database")
         if (line := limited.line) is not None and limited.place is not None:
@@ -320,7 +320,7 @@ class CallerWaits:
         if it is called every ELSEWHERE_AGAIN_S."""
         waited_s = self._clock.monotonic() - since_s
         if LOGGED_S <= waited_s < LOGGED_S + ELSEWHERE_AGAIN_S:
-            _log.info("callers wait for %s: %s", slot, HELD_ELSEWHERE.sentence)
+            _log.info("callers wait for %s: %s", slot, LEASED_ELSEWHERE.sentence)
 
 
 def _behind(first: Forecast, line: HostLine, ahead: int) -> Forecast:

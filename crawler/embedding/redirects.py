@@ -210,5 +210,5 @@ def mean(client: CallerGate, url: str, caller: Caller = OWN) -> frozenset[str]:
     """Apply the config's headers to the schemes and ports that this URL stands for, if the config
     belongs to the caller. A robots.txt redirected elsewhere is requested without them."""
     if caller.own:
-        client.downloader.mean(url)
+        client.downloader.restrict_headers(url)
     return services_of(url)

@@ -9,17 +9,17 @@ from weakref import WeakValueDictionary
 
 from crawler.frontier.host_queue import AddressClock, HostQueue
 from policies.pacing import address_delay_s
-from storage.store import HeldAddress
+from storage.store import LeasedAddress
 
-TURN_S: Final = 10.0  # how long an address is held at least that other workers want as well
+TURN_S: Final = 10.0  # minimum time of a lease on an address that other workers want as well
 OTHERS_TURN_S: Final = 2.5  # after it, before the address is asked for again
 
 
 class Addresses:
-    """Keeps the clock of each address at which a held host is contacted.
+    """Keeps the clock of each address at which a leased host is contacted.
 
-    shared: other workers may contact it too. Each address is then held by one worker at a time, as
-    it learns with its pulses, and only that one grants permits for it.
+    shared: other workers may contact it too. Each address is then leased by one worker at a time,
+    as it learns with its pulses, and only that one grants permits for it.
     """
 
     def __init__(self, *, shared: bool = False) -> None:
@@ -60,9 +60,9 @@ class Addresses:
         for clock in self._clocks.values():
             clock.held = False
 
-    def hold(self, held: Mapping[str, HeldAddress], now_s: float) -> list[AddressClock]:
-        """Of the addresses that were wanted, this worker now holds these, and only these. Return
-        those that it did not hold before."""
+    def set_leased(self, held: Mapping[str, LeasedAddress], now_s: float) -> list[AddressClock]:
+        """Set which of the wanted addresses this worker leases, and no others. Return
+        those that it did not lease before."""
         new = []
         for name, clock in self._clocks.items():
             answer = held.get(name)
@@ -84,7 +84,7 @@ class Addresses:
         clock.ended_s = ended_s
         clock.ready_s = ended_s + address_delay_s(host.pace.rules, host.pace.ask)
 
-    def reckon(self, hosts: Iterable[HostQueue]) -> None:
+    def recompute(self, hosts: Iterable[HostQueue]) -> None:
         """Recompute the delays of addresses after a change of the rules."""
         for clock, rest_s in self._rests(hosts).items():
             clock.ready_s = clock.ended_s + rest_s

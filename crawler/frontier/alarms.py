@@ -43,7 +43,7 @@ class Alarms:
             self._compact_at = max(2 * len(self._heap), _COMPACT_MIN)
 
     def wake_at(self) -> float | None:
-        """When the first alarm goes off (monotonic seconds)."""
+        """The time when the first alarm goes off (monotonic seconds)."""
         heap = self._heap
         while heap and _is_void(heap[0]):
             heapq.heappop(heap)

@@ -92,17 +92,17 @@ class CommandQueue:
     def __init__(self) -> None:
         self._commands: list[Command] = []
         self._once: set[Command] = set()
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
         self._asleep_until_s = -math.inf
 
     def put(self, command: Command) -> None:
         self._commands.append(command)
-        self._stirred.set()
+        self._woken.set()
 
     def put_once(
         self, command: Commit | LookForWork | NextPass | AddWorkers | ConfigApplied
     ) -> None:
-        """As `put`, unless the same command is still to be carried out."""
+        """Add a command as `put` does, unless the same one is still to be carried out."""
         if command not in self._once:
             self._once.add(command)
             self.put(command)
@@ -122,18 +122,18 @@ class CommandQueue:
         """Wake the scheduler no later than `at_s` (monotonic seconds)."""
         if at_s < self._asleep_until_s:
             self._asleep_until_s = at_s
-            self._stirred.set()
+            self._woken.set()
 
     def sleep_until(self, at_s: float) -> None:
         """The scheduler has set its timer for `at_s`."""
         self._asleep_until_s = at_s
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Wake the scheduler: its timer has fired, or it must end."""
         self._asleep_until_s = -math.inf
-        self._stirred.set()
+        self._woken.set()
 
     async def wait(self) -> None:
         """Return when there is a command, or an earlier time to wake."""
-        await self._stirred.wait()
-        self._stirred.clear()
+        await self._woken.wait()
+        self._woken.clear()

@@ -104,7 +104,7 @@ class CommitBuffer:
         about: Queued | CrawledPage | None = None,
         verdict: Verdict | None = None,
     ) -> None:
-        """Nothing is recorded of a host whose lease was lost. url: of the outcome, for observers.
+        """Record an outcome, unless the host's lease was lost. url: of the outcome, for observers.
         page: what sinks must have on disk before the outcome is committed. about: the URL of an
         outcome without a page, or a page that a sink may refuse; verdict: of a block."""
         if host.lease_lost:
@@ -190,7 +190,7 @@ class CommitBuffer:
     # ------------------------------------------------------------ time
 
     def wake_at(self) -> float | None:
-        """When `advance` must be called."""
+        """The time when `advance` must be called (monotonic seconds)."""
         return None if self._asked else self._due_s
 
     def advance(self, now_s: float) -> None:
@@ -228,7 +228,7 @@ class CommitBuffer:
         self._dirty |= self._contacted
 
     def committed(self, upto: int) -> None:
-        """Everything up to this number is in the store."""
+        """Learn that everything up to this number is in the store."""
         self.durable = upto
         self._leaving = ()
 
@@ -265,7 +265,7 @@ class CommitBuffer:
                 Prefetch(
                     slot=slot,
                     count=count,
-                    held=tuple(host.held - settled),
+                    in_memory=tuple(host.in_memory - settled),
                     closed=(*host.closed, *host.parked),
                     queued=not host.full,
                     revisits=self._config.config.revisits,

@@ -72,16 +72,16 @@ REVISIT: Final = "its next page is due again"
 
 
 class Frontier:
-    """All live state of the held hosts: their queues, permits, robots.txt, and why each waits.
+    """All live state of the leased hosts: their queues, permits, robots.txt, and why each waits.
 
     Crawls and sessions of callers drive it alike: they report events (a lease granted, a request
     ended, a commit made, robots.txt learned, time passed), ask for permits, and carry out the
-    commands it puts in `commands`. Nothing here waits, and nothing outside changes a held host's
+    commands it puts in `commands`. Nothing here waits, and nothing outside changes a leased host's
     pace. Invariants:
 
     - A request needs a permit, and a permit is granted only when its host may be contacted.
     - A URL is requested only after `robots.check` passed it while its permit was held.
-    - Each held host is in `permits`; its origins in memory are in `robots`; both end together.
+    - Each leased host is in `permits`; its origins in memory are in `robots`; both end together.
     - Whatever must survive a crash is in `buffer` or in the store.
 
     faults: who handles faults of this machine. With FaultOwner.CALLER, URLs come from callers as
@@ -164,7 +164,7 @@ class Frontier:
         return host
 
     def seen(self, slot: str, found: Glance | None) -> HostQueue:
-        """A host that is not held, as it is stored, to answer questions by. found: None for one
+        """a host that is not leased, as it is stored, to answer questions by. found: None for one
         that is unknown."""
         glance = found or Glance(clock=None)
         lease = Lease(
@@ -284,7 +284,7 @@ class Frontier:
         for outcome in taken.outcomes:
             host = self.permits.get(outcome.slot)
             if host is not None:
-                host.held.discard(outcome.id)
+                host.in_memory.discard(outcome.id)
                 again = isinstance(outcome, Retry) or (
                     outcome.slot not in completed.prefetched and _is_planned(outcome)
                 )
@@ -297,7 +297,7 @@ class Frontier:
             if (host := self.permits.get(slot)) is not None:
                 host.wanting = False
                 host.prefetched.extend(hand.urls)
-                host.held.update(queued.id for queued in hand.urls)
+                host.in_memory.update(queued.id for queued in hand.urls)
                 self._plan_due(host, hand)
                 self.permits.consider(host)
         for host in unasked:
@@ -318,7 +318,7 @@ class Frontier:
                 self.lose(host)
 
     def links_added(self, completed: Completed) -> None:
-        """URLs were queued: of held hosts, which may have been idle, or of hosts to be claimed."""
+        """Learn that URLs were queued, of leased hosts that may have been idle, or of others."""
         for slot in completed.added:
             host = self.permits.get(slot)
             if host is None:
@@ -327,7 +327,7 @@ class Frontier:
                 self.want(host)
 
     def may_claim(self) -> None:
-        """There may be hosts in the store to be claimed."""
+        """Ask the scheduler to look for hosts in the store to be claimed."""
         self.claimable = True
         self.look_for_work()
 
@@ -340,7 +340,7 @@ class Frontier:
     # ------------------------------------------------------------ requests
 
     def needs_address(self, permit: Permit) -> bool:
-        """With `per = "ip"`: must the address be known first, whose clock counts too?"""
+        """Whether the address must be known first, whose clock counts too (with `per = "ip"`)."""
         return permit.host.pace.rules.per is Per.IP and permit.address_clock is None
 
     def learn(self, permit: Permit, result: Answer | Failure, *, kind: str) -> None:
@@ -382,7 +382,7 @@ class Frontier:
                 self.reopen(host, origin)
 
     def not_sent(self, host: HostQueue, failure: Failure, *, kind: str) -> None:
-        """Nothing was sent to the host, because of this machine or of our own rules."""
+        """Learn that nothing was sent to the host, because of this machine or of our own rules."""
         if failure.ours is None or kind == ROBOTS or self.faults is FaultOwner.CRAWL:
             self.connection_failed(host, origin_of(failure.url), failure)
 
@@ -530,7 +530,7 @@ class Frontier:
             self.permits.advance()
 
     def next_wake_s(self) -> float | None:
-        """When `advance` must be called (monotonic); None: not before something happens."""
+        """Return when `advance` must be called (monotonic); None: not before something happens."""
         parts = (
             self._alarms, self.buffer, self.robots, self.budget, self.holds, self.expiry,
             self.permits,

@@ -104,7 +104,7 @@ class GrantLimits:
 
     @property
     def squeezed(self) -> bool:
-        """Are fewer permits granted than the configured number?"""
+        """Whether fewer permits are granted than the configured number."""
         return self._open_max_now < self._open_max
 
     def squeeze(self, open_max: int) -> None:

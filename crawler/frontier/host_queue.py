@@ -1,4 +1,4 @@
-"""One held host: its prefetched URLs, its pace, and the tickets waiting for a permit. No I/O.
+"""One leased host: its prefetched URLs, its pace, and the tickets waiting for a permit. No I/O.
 
 All times are monotonic seconds unless a name says otherwise.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crawler.fetching.request import Failure
     from crawler.frontier.tickets import Ticket
 
-PREFETCH = 16  # URLs prefetched for a host: memory is the number of held hosts times this
+PREFETCH = 16  # URLs prefetched for a host: memory is the number of leased hosts times this
 LOW_WATER = 4  # prefetched URLs left when more are asked for: a commit is over before they are used
 PREFETCH_MAX = 256  # while a host's URLs cost no request (all blocked): 10 ms of the loop's time
 
@@ -41,7 +41,7 @@ class OutOfReach(Struct, eq=False):
 
 
 class HostQueue:
-    """One held host. Changed by the frontier, and by the worker that holds one of its permits.
+    """One leased host. Changed by the frontier, and by the worker that has one of its permits.
 
     `held` are the ids of URLs taken from the store whose outcome is not committed yet.
     """
@@ -61,8 +61,8 @@ class HostQueue:
         "failed_in_row",
         "full",
         "gone",
-        "held",
         "in_line",
+        "in_memory",
         "large_unparsed",
         "lease_lost",
         "leased_s",
@@ -96,7 +96,7 @@ class HostQueue:
         self.seat = 0  # the workbench's mark
         self.domain = registrable_domain(lease.slot)  # whose hosts share what it may use
         self.in_line = False  # ready, and waiting for a worker
-        self.gone = False  # no longer held
+        self.gone = False  # no longer leased
         self.lease_lost = False  # another worker may hold it: nothing more is recorded of it
         self.leased_s = now_s
         self.full: Skip | None = None  # the limit on its pages or their bytes that it has reached
@@ -105,7 +105,7 @@ class HostQueue:
         self.wanted_s: float | None = None  # since when it has wanted a permit
         self.prefetched: deque[Queued] = deque(lease.prefetched.urls)
         self.excused: dict[int, int] = {}  # URLs -> how often an outage was blamed for them
-        self.held: set[int] = {queued.id for queued in lease.prefetched.urls}
+        self.in_memory: set[int] = {queued.id for queued in lease.prefetched.urls}
         self.parked: dict[str, list[Queued]] = {}  # by origin: waiting for its robots.txt
         self.closed: set[str] = set()  # origins whose URLs cannot be requested now
         self.next_due_s: float | None = None  # when its next URL falls due
@@ -145,7 +145,7 @@ class HostQueue:
 
     @property
     def costs_nothing(self) -> bool:
-        """Did its URLs cost no request when they were last judged, because all were blocked?"""
+        """Whether its URLs cost no request when they were last judged, because all were blocked."""
         return self.prefetch > PREFETCH
 
     def name_of(self, url: str) -> str:
@@ -159,19 +159,20 @@ class HostQueue:
     def steer(
         self, *, paused: bool | None = None, slow_s: float | None = None, clear_slow: bool = False
     ) -> None:
-        """As `Store.set_controls`. A changed delay counts from the end of the last contact."""
+        """Set the controls of `Store.set_controls`. A changed delay counts from the end of the last
+        contact."""
         if paused is not None:
             self.paused = paused
         if slow_s is not None or clear_slow:
             self.pace.slow_s = slow_s
         self.pace.revision += 1
-        self.pace.reckon()
+        self.pace.recompute()
 
     def rule(self, rules: PacingRules) -> None:
         """Apply other rules, also to the delay that is running."""
         self.pace.rules = rules
         self.pace.revision += 1
-        self.pace.reckon()
+        self.pace.recompute()
 
     # ------------------------------------------------------------ out of reach
 
@@ -227,7 +228,7 @@ class HostQueue:
     def drop_prefetched(self) -> None:
         """Drop all URLs in memory; they stay queued in the store."""
         for dropped in (self.prefetched, *self.parked.values()):
-            self.held.difference_update(queued.id for queued in dropped)
+            self.in_memory.difference_update(queued.id for queued in dropped)
         self.prefetched.clear()
         self.parked.clear()
 
@@ -243,7 +244,7 @@ class HostQueue:
         excused = self.excused.pop(queued.id, 0) + 1
         if excused > EXCUSES_MAX:
             return False
-        self.excused = {id_: times for id_, times in self.excused.items() if id_ in self.held}
+        self.excused = {id_: times for id_, times in self.excused.items() if id_ in self.in_memory}
         self.excused[queued.id] = excused
         self.prefetched.append(queued)
         return True
@@ -253,8 +254,8 @@ class HostQueue:
         gone = [queued for queued in self.prefetched if origin_of(queued.url) == origin]
         gone += self.parked.pop(origin, [])
         if gone:
-            self.held.difference_update(queued.id for queued in gone)
-            self.prefetched = deque(q for q in self.prefetched if q.id in self.held)
+            self.in_memory.difference_update(queued.id for queued in gone)
+            self.prefetched = deque(q for q in self.prefetched if q.id in self.in_memory)
 
 
 class AddressClock(Struct, eq=False, weakref=True):

@@ -10,7 +10,8 @@ from policies.holds import HoldReason
 
 
 class LeaseExpiry:
-    """Of a worker of a shared store; otherwise there is no deadline, and nothing to do.
+    """The deadline until which a worker of a shared store may contact its hosts. In a store that is
+    not shared there is none.
 
     The hold keeps permits from being granted. Beside it, `may_contact` must be checked in the same
     step of the event loop in which a request is begun: when a stopped process continues, other
@@ -27,7 +28,7 @@ class LeaseExpiry:
         self._wake_s: float | None = None
 
     def may_contact(self, *, for_s: float = 0.0) -> bool:
-        """Whether a request may be sent now, and for so many seconds more."""
+        """Whether a request may be sent now, and for how many seconds more."""
         if not self._deadline.exists or self._deadline.left_s > for_s:
             return True
         if self._deadline.passed:
@@ -46,7 +47,7 @@ class LeaseExpiry:
         self._commands.wake_by(self._wake_s)
 
     def wake_at(self) -> float | None:
-        """When `advance` must be called (monotonic)."""
+        """The time when `advance` must be called (monotonic seconds)."""
         return self._wake_s
 
     def advance(self, now_s: float) -> None:

@@ -23,7 +23,7 @@ LARGE_BYTES = 8_192
 
 
 class Origin:
-    """What is held of one origin. `access` is committed; `stands_on` may be newer, while that is
+    """What is known of one origin. `access` is committed; `judged_by` may be newer, while that is
     being committed."""
 
     __slots__ = (
@@ -33,6 +33,7 @@ class Origin:
         "fault",
         "host",
         "in_flight",
+        "judged_by",
         "loaded",
         "name",
         "parsing",
@@ -42,7 +43,6 @@ class Origin:
         "seat",
         "size_bytes",
         "standing",
-        "stands_on",
         "tokens",
         "unread",
         "waits_at",
@@ -72,7 +72,7 @@ class Origin:
         self.tokens = tokens
         self.seat = 0  # the workbench's mark
         self.standing: RobotsPolicy = robots_policy.Unknown()
-        self.stands_on = known
+        self.judged_by = known
         self.policy: RuleSet | None = None
         self.unread: Callable[[], RuleSet] | None = None  # parses a large file; see `RobotsFetcher`
         self.parsing = asyncio.Lock()  # held while a thread does: once is enough
@@ -97,10 +97,10 @@ class Origin:
             isinstance(standing, robots_policy.Open) and standing.answered
         )
 
-    def stand(self, known: RobotsState, *, now_s: float) -> None:
+    def judge_by(self, known: RobotsState, *, now_s: float) -> None:
         """Judge its pages by `known` from now on (`now_s`: Unix seconds), and pace its host by what
         it asks for. A large file must be parsed first, before the next contact with the host."""
-        self.stands_on = known
+        self.judged_by = known
         self.size_bytes = len(known.body or b"")
         self.standing = standing = robots_policy.robots_policy(known, now_s=now_s, rules=self.rules)
         self.policy = self.fault = None
@@ -130,7 +130,7 @@ class Origin:
         if not self.loaded or is_quarantined(self.access):
             return False
         self.loaded = False
-        self.access = self.stands_on = replace(self.access, body=None)
+        self.access = self.judged_by = replace(self.access, body=None)
         self.policy = None
         if not isinstance(self.standing, robots_policy.Closed):
             self.standing = robots_policy.Unknown()
@@ -139,7 +139,7 @@ class Origin:
     def recall(self, known: RobotsState | None) -> None:
         """Remember what the store has of it, until it is fetched again."""
         self.loaded = True
-        self.access = self.stands_on = robots_state.UNKNOWN if known is None else known
+        self.access = self.judged_by = robots_state.UNKNOWN if known is None else known
         self.size_bytes = len(self.access.body or b"")
 
     def put_off(self, parse: Callable[[], RuleSet] | None) -> None:
@@ -158,7 +158,7 @@ class Origin:
     def close_unparsed(self, error: Exception) -> None:
         """Its file could not be parsed: close the origin until it is fetched again."""
         self.fault = contained(f"parsing the robots.txt of {self.name}", error)
-        self.close(self.fault, until_s=robots_state.next_due_at(self.stands_on))
+        self.close(self.fault, until_s=robots_state.next_due_at(self.judged_by))
         self.host.pace.set_ask(self.name, NO_ROBOTS_PACING)
 
     def close(self, fault: str, *, until_s: float | None) -> None:
@@ -176,7 +176,7 @@ class Origin:
             crawl_delay_s=paced.crawl_delay_s if paced else None,
             request_rate_s=paced.request_rate_s if paced else None,
             windows=policy.visit_windows if policy else (),
-            missing=self.stands_on.unreachable_since is not None,
+            missing=self.judged_by.unreachable_since is not None,
         )
 
 

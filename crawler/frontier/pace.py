@@ -138,7 +138,7 @@ class Pace:
         """Whether its visit windows have an hour in common."""
         return window_wait_s(self.rules, self.ask, 0.0) < DELAY_S_MAX
 
-    def reckon(self) -> None:
+    def recompute(self) -> None:
         """Recompute the delay after a change of robots.txt, latency or controls."""
         before_s = self.rest.delay_s
         self.rest = politeness_delay(
@@ -156,7 +156,7 @@ class Pace:
         if strictest != self.ask:
             self.ask = strictest
             self.revision += 1  # of the lanes and the visit windows, too
-            self.reckon()
+            self.recompute()
             self._rested_after_crash(self.rest.delay_s)
 
     def forget_asks(self, origins: Iterable[str]) -> None:
@@ -182,8 +182,8 @@ class Pace:
         return len(self.ends) + self.busy - self.lanes()
 
     def ready_s(self, now_s: float, wall: Callable[[], float]) -> float | None:
-        """When a contact may begin; None: all lanes are in use. Called several times per contact,
-        so it builds no reasons."""
+        """Return when a contact may begin; None: all lanes are in use. Called several times per
+        contact, so it builds no reasons."""
         lanes = self.lanes()
         if self.busy >= lanes:
             return None
@@ -203,7 +203,7 @@ class Pace:
         return at_s
 
     def wait(self, now_s: float, wall_s: float) -> tuple[float, Reason] | None:
-        """As `ready_s`, with the reason for the wait."""
+        """Return the time of `ready_s`, with the reason for the wait."""
         if self.busy >= self.lanes():
             return None
         at_s, reason = max(self._waits(), key=lambda wait: wait[0])  # the first of equals
@@ -212,7 +212,7 @@ class Pace:
         return (start_s + closed_s, VISIT_WINDOW) if closed_s else (at_s, reason)
 
     def _waits(self) -> Iterator[tuple[float, Reason]]:
-        """Everything that keeps it from being contacted now, visit windows aside."""
+        """Yield everything that keeps it from being contacted now, visit windows aside."""
         yield self.not_before_s, self.not_before_reason
         lane = self._lane()
         if lane >= 0:
@@ -222,8 +222,9 @@ class Pace:
         if self.delay_at_restart is not None:
             yield self._restarted_s, RESTARTED
 
-    def next_turn(self, now_s: float, wall_s: float) -> tuple[float, str]:
-        """After a contact: seconds until the next one may begin, and the source of that delay."""
+    def next_contact(self, now_s: float, wall_s: float) -> tuple[float, str]:
+        """Return, after a contact, seconds until the next one may begin, and the source of that
+        delay."""
         rest = self.rest
         at_s = self.ready_s(now_s, lambda: wall_s)
         if at_s is None or at_s <= now_s + rest.delay_s:
@@ -277,7 +278,7 @@ class Pace:
                 self.smallest_rest_s = rested_s
         self.latency_s = smoothed_latency_s(self.latency_s, ended_s - started_s)
         if self.rules.latency_factor:  # else it has no say
-            self.reckon()
+            self.recompute()
         return unproven
 
     def answered(self, status: int, *, refusal: bool, rest_s: float | None, now_s: float) -> bool:

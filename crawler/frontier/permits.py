@@ -23,7 +23,7 @@ from crawler.frontier.tickets import FrontierClosedError, Ticket
 from crawler.frontier.wall_watch import WallWatch
 from crawler.frontier.workbench import Workbench
 from policies.scope import Skip
-from storage.store import Contact, HeldAddress
+from storage.store import Contact, LeasedAddress
 
 # What may wait to be parsed, so that a wave of hosts is contacted on time and parsed while they
 # rest. Where parsing takes the time, this much waits always, and should still be in the processor's
@@ -35,7 +35,7 @@ LARGE_UNPARSED_BYTES_MAX: Final = 64_000_000
 
 
 class Permits:
-    """The held hosts on their workbench; grants at most `limit` permits at a time over all of them.
+    """The leased hosts on their workbench; grants at most `limit` permits at a time over all.
 
     Invariant: each host is in one of three places: on the workbench (waiting until its time, or
     ready and waiting for `limit`), in line for a worker, or away (nothing to do, paused, all lanes
@@ -94,7 +94,7 @@ class Permits:
         self._hosts[host.slot] = self._hosts.pop(host.slot)
 
     def drop(self, host: HostQueue) -> None:
-        """The host is no longer held: released, or its lease was lost."""
+        """The host is no longer leased: released, or its lease was lost."""
         host.gone = True
         host.alarms.clear()
         self._bench.remove(host)
@@ -148,7 +148,7 @@ class Permits:
         self.stops.add(why)
 
     def go(self, why: Stop) -> None:
-        """This reason has passed; permits are granted again when there is no other."""
+        """Remove this reason; permits are granted again when there is no other."""
         self.stops.remove(why)
         if not self.stops:
             self._resumed_s = self._clock.monotonic()
@@ -177,14 +177,14 @@ class Permits:
         self._ready.put_first(host)
 
     def is_void(self, permit: Permit) -> bool:
-        """Was its host or the whole crawl paused or held since it was granted, or did its pace get
-        stricter? Then it is given back, and no contact begins."""
+        """Whether its host or the whole crawl was paused or held since it was granted, or its pace
+        got stricter. Then it is given back, and no contact begins."""
         stopped = bool(self.stops) and not (permit.probe and not self.stops.paused)
         return permit.host.paused or stopped or permit.revision != permit.host.pace.revision
 
     def reckon_addresses(self) -> None:
         """The rules changed: recompute the delays of addresses."""
-        self._addresses.reckon(self._hosts.values())
+        self._addresses.recompute(self._hosts.values())
 
     def set_limit(self, limit: int) -> None:
         """Change how many permits may be open; those granted stay."""
@@ -300,7 +300,7 @@ class Permits:
                 return
 
     def set_address(self, host: HostQueue, address: str) -> None:
-        """With `per = "ip"`: the address this host is contacted at, whose clock counts too."""
+        """Set the address this host is contacted at, whose clock counts too (with `per = "ip"`)."""
         if host.address == address:
             return
         self._addresses.move(host, address, self._clock.monotonic())
@@ -310,9 +310,9 @@ class Permits:
         """The addresses that this worker holds or would hold, with their delays."""
         return self._addresses.wanted(self._hosts.values(), self._clock.monotonic())
 
-    def hold_addresses(self, held: Mapping[str, HeldAddress]) -> None:
-        """Of the addresses that were wanted, this worker holds these, and only these."""
-        for clock in self._addresses.hold(held, self._clock.monotonic()):
+    def hold_addresses(self, held: Mapping[str, LeasedAddress]) -> None:
+        """Set which of the wanted addresses this worker leases, and no others."""
+        for clock in self._addresses.set_leased(held, self._clock.monotonic()):
             self._free(clock)
         self._pump()
 
@@ -364,8 +364,8 @@ class Permits:
         return max(at_s, self.others_leave_s(host, now_s, claim=True))
 
     def others_leave_s(self, host: HostQueue, now_s: float, *, claim: bool = False) -> float:
-        """When the other crawls and sessions of this process leave the host to this one; see
-        `Sharer.free_s`."""
+        """Return when the other crawls and sessions of this process leave the host to this one; see
+        `SharedContacts.free_s`."""
         return self._sharer.free_s(host.slot, now_s, host.pace.rest.delay_s, claim=claim)
 
     @property
@@ -486,7 +486,7 @@ class Permits:
         return True
 
     def _reseat(self, host: HostQueue, now_s: float) -> None:
-        """After a grant: the next lane may be ready as well."""
+        """Put the host back on the workbench after a grant: the next lane may be ready as well."""
         if host.wants_permit and (at_s := self._ready_s(host, now_s)) is not None:
             self._bench.put(host, at_s)
 
@@ -503,7 +503,7 @@ class Permits:
             self._commands.wake_by(at_s)
 
     def wake_at(self) -> float | None:
-        """When `advance` must be called; None: not before the next change."""
+        """The time when `advance` must be called; None: not before the next change."""
         at_s = self._bench.next_at()
         if at_s is None or not self._may_give:
             if at_s is None or not self._wall.on or self.stops.paused:
@@ -519,7 +519,8 @@ class Permits:
         self._pump()
 
     def next_at(self) -> float | None:
-        """When the first of the hosts that wait and have something to do may be contacted."""
+        """Return when the first of the hosts that wait and have something to do may be
+        contacted."""
         if self._wall.on and self._look_at_wall():
             self._pump()
         return self._bench.next_at()

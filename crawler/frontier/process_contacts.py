@@ -2,7 +2,7 @@
 
 Each of them paces its own contacts with a host. This register keeps them from contacting a host
 while another one does, or before the delay after that contact is over. Nothing is leased: a contact
-counts from its permit to its end, and whoever has waited longest is next. Sharers may run in event
+counts from its permit to its end, and whoever has waited longest is next. They may run in event
 loops of different threads. Those with an injected clock share with others of the same clock only.
 """
 
@@ -24,7 +24,7 @@ FIRST_ROOM: Final = 1_024  # hosts, before those whose delay is over are forgott
 # How soon a host is looked at again whose contact under way has no delay after it. With a delay,
 # that is soon enough: the contact may end at any time, but the next begins a delay later.
 LOOK_S: Final = 0.01
-# How long after its time the next sharer may be late. Then it has lost its place: it was
+# How long after its time the next crawl or session may be late. Then it has lost its place: it was
 # cancelled, or has no connection free.
 LATE_S: Final = 1.0
 NEVER: Final = -math.inf
@@ -35,7 +35,7 @@ class _Contacts:
 
     __slots__ = ("backoff_s", "by", "delay_s", "ended_s", "open", "ready_s", "waiting")
 
-    def __init__(self, by: ReferenceType[Sharer]) -> None:
+    def __init__(self, by: ReferenceType[SharedContacts]) -> None:
         self.by = by  # who made the latest
         self.open = 0  # those of `by` under way
         self.delay_s = 0.0  # after the one that began last
@@ -43,18 +43,18 @@ class _Contacts:
         self.backoff_s = NEVER  # until when the host backs off
         self.ready_s = NEVER  # when all this and the delay of `by` are over
         # Who waits for the host, in order, and when each expects to contact it.
-        self.waiting: dict[ReferenceType[Sharer], float] = {}
+        self.waiting: dict[ReferenceType[SharedContacts], float] = {}
 
 
 class Register:
-    """The hosts contacted by the sharers of one clock. Times are monotonic seconds."""
+    """The hosts contacted by the crawls and sessions of one clock. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, _Contacts] = {}
         self.lock = threading.Lock()
         self._room = FIRST_ROOM
 
-    def add(self, slot: str, by: ReferenceType[Sharer], now_s: float) -> _Contacts:
+    def add(self, slot: str, by: ReferenceType[SharedContacts], now_s: float) -> _Contacts:
         """Called with the lock held."""
         if len(self.hosts) >= self._room:
             self._make_room(now_s)
@@ -81,9 +81,12 @@ class Register:
                     del self.hosts[slot]
 
 
-class Sharer:
-    """One crawl or session, which shares the register with the others. `slot`: a key of its host
-    queues; sharers that form them differently (`per`) do not see each other's contacts."""
+class SharedContacts:
+    """The contacts of one crawl or session, in a register that it shares with others.
+
+    `slot`: a key of its host queues. Those that form them differently (`per`) do not see each
+    other's contacts.
+    """
 
     __slots__ = ("__weakref__", "_hosts", "_lock", "_me", "_register", "closed")
 
@@ -95,11 +98,11 @@ class Sharer:
         self.closed = False  # its rules no longer count for others, as its contacts do
 
     def free_s(self, slot: str, now_s: float, delay_s: float, *, claim: bool) -> float:
-        """When the others leave the host to this sharer; in the past: now. An estimate while a
+        """Return when the others leave the host to this one; in the past: now. An estimate while a
         contact is under way.
 
-        delay_s: of this sharer, which suffices after a contact of one that is closed. claim: it
-        wants to contact the host then, and keeps its place.
+        delay_s: of this one, which suffices after a contact of one that is closed. claim: it wants
+        to contact the host then, and keeps its place.
         """
         contacts = self._hosts.get(slot)
         if contacts is None or (contacts.by is self._me and not contacts.waiting):
@@ -128,7 +131,7 @@ class Sharer:
         return at_s
 
     def begin(self, slot: str, now_s: float, delay_s: float) -> bool:
-        """Begin a contact, after which others wait `delay_s`. False: another sharer was faster, in
+        """Begin a contact, after which others wait `delay_s`. False: another one was faster, in
         another thread."""
         with self._lock:
             contacts = self._hosts.get(slot)
@@ -162,12 +165,14 @@ class Sharer:
                 contacts.ready_s = max(contacts.ready_s, ended_s + delay_s, backoff_s)
 
 
-def _expected(contacts: _Contacts, now_s: float) -> tuple[ReferenceType[Sharer], float] | None:
-    """Who is next, and when; drops those that did not come."""
-    for sharer, at_s in list(contacts.waiting.items()):
-        if at_s + LATE_S >= now_s and sharer() is not None:
-            return sharer, at_s
-        del contacts.waiting[sharer]
+def _expected(
+    contacts: _Contacts, now_s: float
+) -> tuple[ReferenceType[SharedContacts], float] | None:
+    """Return who is next, and when. Those that did not come are dropped."""
+    for other, at_s in list(contacts.waiting.items()):
+        if at_s + LATE_S >= now_s and other() is not None:
+            return other, at_s
+        del contacts.waiting[other]
     return None
 
 
@@ -177,14 +182,14 @@ _real = Register()
 _injected: Final[WeakKeyDictionary[Clock, Register]] = WeakKeyDictionary()
 
 
-def share_contacts(clock: Clock) -> Sharer:
-    """A new sharer, with all others whose clock is the same."""
+def share_contacts(clock: Clock) -> SharedContacts:
+    """Return the contacts of a new crawl or session, shared with all whose clock is the same."""
     if isinstance(clock, RealClock):
-        return Sharer(_real)
+        return SharedContacts(_real)
     try:
-        return Sharer(_injected.setdefault(clock, Register()))
+        return SharedContacts(_injected.setdefault(clock, Register()))
     except TypeError:  # it cannot be a key: it is not shared
-        return Sharer(Register())
+        return SharedContacts(Register())
 
 
 def forget_contacts() -> None:

@@ -7,7 +7,7 @@ from storage.store import Outcome, Retry, Revisited, SitemapRead
 
 
 def progresses(outcome: Outcome, host: HostQueue | None) -> bool:
-    """Is a URL finished, or was it tried for the first time at a host that did not just fail?
+    """Whether a URL is finished, or was tried for the first time at a host that did not just fail.
 
     Another failure, of the same URL or the next one, is not progress: it must not keep a crawl from
     ending. Nor is a sitemap, which is read again each day; the pages that it lists are.

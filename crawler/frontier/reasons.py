@@ -1,5 +1,5 @@
-"""Why a held host waits: data, and the catalogue of sentences for it. Sentences about a host or URL
-that is only in the database are in `crawler.explain.sentences`."""
+"""Why a host in memory waits: data, and the catalogue of sentences for it. Sentences about a host
+or URL that is only in the database are in `crawler.explain.sentences`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Wait(enum.Enum):
     ROBOTS_HELD = enum.auto()
     HOST_FULL = enum.auto()  # its limit of pages or bytes is reached
     RUN_LIMITED = enum.auto()
-    HELD_ELSEWHERE = enum.auto()
+    LEASED_ELSEWHERE = enum.auto()
     GIVEN_UP = enum.auto()  # no connection could be made, and its URLs have failed
     FORBIDDEN = enum.auto()  # the config does not allow connecting to its address
     IDLE = enum.auto()
@@ -62,7 +62,7 @@ class Reason(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """In words, without a capital or a full stop."""
+        """The reason in words, without a capital or a full stop."""
         if self.wait is Wait.BACKOFF:
             return _backoff_sentence(self.status)
         because = self.because.sentence if self.because is not None else ""
@@ -84,7 +84,7 @@ ROBOTS_NEEDED: Final = Reason(Wait.ROBOTS_NEEDED)
 ROBOTS_FETCHED: Final = Reason(Wait.ROBOTS_FETCHED)
 ROBOTS_ROOM: Final = Reason(Wait.ROBOTS_ROOM)
 SAME_PROCESS: Final = Reason(Wait.SAME_PROCESS)
-HELD_ELSEWHERE: Final = Reason(Wait.HELD_ELSEWHERE)
+LEASED_ELSEWHERE: Final = Reason(Wait.LEASED_ELSEWHERE)
 IDLE: Final = Reason(Wait.IDLE)
 
 _SENTENCES: Final[dict[Wait, str]] = {
@@ -113,7 +113,7 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.RUN_LIMITED: "{source} has been reached",
     Wait.GIVEN_UP: "its URLs were given up, because no connection could be made ({source})",
     Wait.FORBIDDEN: "the config does not allow connecting to it ({source})",
-    Wait.HELD_ELSEWHERE: "another worker holds this host",
+    Wait.LEASED_ELSEWHERE: "another worker holds this host",
     Wait.IDLE: "no work to do",
 }
 

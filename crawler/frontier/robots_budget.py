@@ -176,7 +176,7 @@ class RobotsBudget:
 
     @property
     def unparsed_bytes(self) -> int:
-        """Of large files that are received or wait to be parsed."""
+        """The size of large files that are received or wait to be parsed."""
         return sum(place.size_bytes for place in self._places.values())
 
     def take_place(self, origin: Origin, size_bytes: int, *, beyond: bool = False) -> bool:
@@ -281,7 +281,7 @@ class RobotsBudget:
 
     @property
     def large_bytes(self) -> int:
-        """Of parsed large files in memory, as estimated."""
+        """The estimated size of parsed large files in memory."""
         return self._large.size_bytes
 
     @property
@@ -295,7 +295,7 @@ class RobotsBudget:
         self.settled(origin)
 
     def settled(self, origin: Origin) -> None:
-        """Nothing is done with the origin's file any more: it may have to go."""
+        """Learn that nothing is done with the origin's file any more: it may have to go."""
         if origin in self._large.files:
             self._make_room(self._large, origin, LARGE_BYTES_MAX, LARGE_BYTES_OF_DOMAIN_MAX)
         elif origin in self._small.files:
@@ -335,7 +335,7 @@ class RobotsBudget:
     # ------------------------------------------------------------ time
 
     def wake_at(self) -> float | None:
-        """When `advance` must be called."""
+        """The time when `advance` must be called (monotonic seconds)."""
         return self._wake_s
 
     def advance(self, now_s: float) -> None:

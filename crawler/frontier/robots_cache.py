@@ -1,7 +1,7 @@
 """robots.txt of the origins in memory: verdicts on URLs, and when each file is fetched again.
 
 `policies.robots_state` and `policies.robots_policy` decide what a file or its absence means, and
-when it expires. The store has every origin; some of each held host are in memory.
+when it expires. The store has every origin; some of each leased host are in memory.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class RobotsCache:
         sizes, are loaded and parsed before the first contact with the host."""
         for name, known in copies.items():
             origin = self.add(name, host, known)
-            origin.stand(known, now_s=self._clock.wall())
-            self.weigh(origin)
+            origin.judge_by(known, now_s=self._clock.wall())
+            self.measure(origin)
             self._schedule(origin)
         for name, size_bytes in large.items():
             origin = self.add(name, host)
@@ -132,8 +132,8 @@ class RobotsCache:
         origin.loaded = True
         origin.access = robots_state.UNKNOWN if known is None else known
         if known is not None:
-            origin.stand(known, now_s=self._clock.wall())
-            self.weigh(origin)
+            origin.judge_by(known, now_s=self._clock.wall())
+            self.measure(origin)
 
     def forget(self, host: HostQueue) -> None:
         """The host is no longer held."""
@@ -164,9 +164,9 @@ class RobotsCache:
     def _let_go(self, origin: Origin) -> None:
         self._retries.remove(origin)
         del self._origins[origin.name]
-        self.weigh(origin)
+        self.measure(origin)
 
-    def weigh(self, origin: Origin) -> None:
+    def measure(self, origin: Origin) -> None:
         """Update the memory figures after a change of its robots.txt."""
         held = self._origins.get(origin.name) is origin and origin.loaded
         if not (held and origin.size_bytes):
@@ -185,10 +185,10 @@ class RobotsCache:
             if (rules, tokens) != (origin.rules, origin.tokens):
                 origin.rules, origin.tokens = rules, tokens
                 if origin.loaded:
-                    origin.stand(origin.stands_on, now_s=self._clock.wall())
+                    origin.judge_by(origin.judged_by, now_s=self._clock.wall())
                 else:  # it is loaded when one of its URLs comes up
                     origin.standing = robots_policy.Unknown()
-                self.weigh(origin)
+                self.measure(origin)
                 changed.append(origin)
         for origin in changed:
             if not origin.busy:
@@ -270,7 +270,7 @@ class RobotsCache:
         origin.waits_for_room = False
         if origin.large and origin.policy is None and not (origin.unread or origin.pinned):
             origin.strip()  # what does not govern, or was not parsed for the end of the crawl
-        self.weigh(origin)
+        self.measure(origin)
         self.budget.settled(origin)
         self._schedule(origin)
 
@@ -290,7 +290,7 @@ class RobotsCache:
         self._commands.wake_by(at_s)
 
     def wake_at(self) -> float | None:
-        """When `advance` must be called."""
+        """The time when `advance` must be called (monotonic seconds)."""
         return self._retries.next_at()
 
     def advance(self, now_s: float) -> None:

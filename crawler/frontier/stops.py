@@ -29,7 +29,7 @@ class Stops:
 
     @property
     def paused(self) -> bool:
-        """Has the operator paused the whole crawl?"""
+        """Whether the operator has paused the whole crawl."""
         return BY_OPERATOR in self._reasons
 
     @property

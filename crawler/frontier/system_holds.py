@@ -19,7 +19,7 @@ from policies.holds import CONNECTING, FaultOwner, Hold, HoldReason, probe_delay
 from policies.retries import FailureCode
 
 OURS_IN_A_ROW_MAX = 8  # of one host, while others answer: an address unreachable from here
-SUSPECTS_MAX = 4_096  # as many as hosts are held
+SUSPECTS_MAX = 4_096  # as many as hosts are leased
 # Outages in a row whose end others saw, without an answer of this host in between: the host is gone
 # itself, and its next failure is no sign of another outage.
 OUTAGES_MAX = 2
@@ -97,7 +97,7 @@ class SystemHolds:
             self._observer.hold_began(hold)
 
     def end(self, reason: HoldReason) -> None:
-        """This reason no longer holds the crawl; it resumes when there is no other."""
+        """End a hold for this reason; the crawl resumes when there is no other."""
         hold = self._active.pop(reason, None)
         if hold is None:
             return
@@ -232,8 +232,8 @@ class SystemHolds:
             self.suspects.append((host.slot, origin))
 
     def may_give_up(self, since_s: float) -> bool:
-        """May an origin be given up that could not be connected to at `since_s` and now? Not while
-        several hosts fail and nobody has answered since: that may become an outage."""
+        """Whether an origin may be given up that could not be connected to at `since_s` and now.
+        Not while several hosts fail and nobody has answered since: that may become an outage."""
         return self._answered_s > since_s or self._evidence.hosts < outage.REACHED_MIN
 
     # ------------------------------------------------------------ time
@@ -252,7 +252,7 @@ class SystemHolds:
             self._commands.wake_by(self._probe_s)
 
     def wake_at(self) -> float | None:
-        """When `advance` must be called."""
+        """The time when `advance` must be called (monotonic seconds)."""
         return min((at for at in (self._probe_s, self._ease_s) if at is not None), default=None)
 
     def advance(self, now_s: float) -> None:

@@ -29,7 +29,7 @@ from crawler.frontier.reasons import (
 from crawler.frontier.robots_cache import RobotsCache
 from policies.robots_policy import Closed
 
-ELSEWHERE_AGAIN_S: Final = 1.0  # until a host that another worker holds is asked for again
+ELSEWHERE_AGAIN_S: Final = 1.0  # until a host that another worker leases is asked for again
 ADDRESS_LOOK_S: Final = 1.0  # how often an address is asked for that another worker contacts
 
 
@@ -41,7 +41,7 @@ class NextMove(Struct, frozen=True):
 
 
 class Waiting:
-    """Read-only view of held hosts and their waits."""
+    """Read-only view of leased hosts and their waits."""
 
     def __init__(self, clock: Clock, permits: Permits, robots: RobotsCache) -> None:
         self._clock = clock
@@ -94,8 +94,8 @@ class Waiting:
         )
 
     def only_closed(self, host: HostQueue) -> float | None:
-        """When the first of its closed origins reopens, if those are all it has; else None. If its
-        visit windows never open, None as well: the next config may have others."""
+        """Return when the first of its closed origins reopens, if those are all it has; else None.
+        If its visit windows never open, None as well: the next config may have others."""
         if host.prefetched or host.parked or host.next_due_s is not None or not host.closed:
             return None
         if not host.pace.ever_open:
@@ -104,8 +104,8 @@ class Waiting:
         return move.at_s if move else None
 
     def why(self, host: HostQueue) -> tuple[float, Reason]:
-        """For how many seconds a permit of the host is not granted yet (0.0: it is not a matter of
-        time), and why."""
+        """Return for how many seconds a permit of the host is not granted yet (0.0: it is not a
+        matter of time), and why."""
         if host.paused:
             return 0.0, PAUSED
         if stops := self._permits.stops:
@@ -131,7 +131,7 @@ class Waiting:
         return now_s + wait_s, reason
 
     def _reopens(self, host: HostQueue, origin: Origin, now_s: float) -> NextMove | None:
-        """When URLs of an origin that is closed, or out of reach, may be requested."""
+        """Return when URLs of an origin that is closed, or out of reach, may be requested."""
         if lost := host.out_of_reach.get(origin.name):
             if lost.given_up:
                 return None  # its URLs have failed; new ones do not keep the crawl running
@@ -148,7 +148,7 @@ class Waiting:
         return NextMove(now_s, ROBOTS_NEEDED)
 
     def robots_fetch(self, origin: Origin, now_s: float) -> NextMove:
-        """When its robots.txt, whose fetch is under way, can be requested from its host."""
+        """Return when its robots.txt, whose fetch is under way, can be requested from its host."""
         at = origin.waits_at
         if origin.waits_for_room:
             return NextMove(now_s, ROBOTS_ROOM)

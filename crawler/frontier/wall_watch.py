@@ -33,7 +33,7 @@ class WallWatch:
         self.look_s = self._clock.monotonic() + LOOK_S
 
     def stepped(self) -> bool:
-        """Was the wall clock set since windows were computed? True once."""
+        """Whether the wall clock was set since windows were computed. True once."""
         ahead_s = self._clock.wall() - self._clock.monotonic()
         if abs(ahead_s - self._ahead_s) <= STEP_S:
             return False

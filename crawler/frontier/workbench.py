@@ -53,7 +53,7 @@ class Workbench(Generic[T]):
             self._sitting -= 1
 
     def next_at(self) -> float | None:
-        """When the next one waiting becomes ready; None if none waits."""
+        """Return when the next one waiting becomes ready; None if none waits."""
         heap = self._waiting
         while heap and heap[0][2].seat != heap[0][1]:
             heapq.heappop(heap)

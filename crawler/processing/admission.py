@@ -26,12 +26,12 @@ class Stop(enum.Enum):
 
     ENOUGH = enum.auto()
     FULL_SOON = enum.auto()  # pages in flight may fill the host; they ask for more when they end
-    UNINFORMED = enum.auto()  # another worker may have widened the scope a moment ago
+    SCOPE_OUTDATED = enum.auto()  # another worker may have widened the scope a moment ago
 
 
-ENOUGH, FULL_SOON, UNINFORMED = Stop
+ENOUGH, FULL_SOON, SCOPE_OUTDATED = Stop
 
-INFORMED_WITHIN_S: Final = 1.0  # of an order that another worker gave
+SCOPE_CURRENT_WITHIN_S: Final = 1.0  # of an order that another worker gave
 
 
 class Admission:
@@ -64,7 +64,7 @@ class Admission:
         if (outcome := self._out_of_scope(host, name, queued)) is not None:
             if isinstance(outcome, Stop):
                 host.prefetched.appendleft(queued)
-                self._frontier.ask_later(host, INFORMED_WITHIN_S)
+                self._frontier.ask_later(host, SCOPE_CURRENT_WITHIN_S)
                 return outcome
             self._buffer.record(outcome, host, queued.url)
             return None
@@ -95,7 +95,7 @@ class Admission:
             host.parked.setdefault(origin_of(queued.url), []).append(queued)
         elif isinstance(verdict, Shut):
             host.closed.add(origin_of(queued.url))
-            host.held.discard(queued.id)
+            host.in_memory.discard(queued.id)
         elif isinstance(verdict, Verdict) and queued.sitemap and queued.before is not None:
             # What was read stays so; named again, it is blocked.
             outcome = Revisited(id=queued.id, slot=host.slot, plan=None)
@@ -135,7 +135,7 @@ class Admission:
             return None if wanted else Revisited(id=queued.id, slot=host.slot, plan=None)
         outside = skip is Skip.OUTSIDE or (skip is None and self.is_external(queued, name))
         if outside and host.leased_s >= self._frontier.informed_s:
-            return UNINFORMED
+            return SCOPE_OUTDATED
         if skip is not None:
             return Dropped(id=queued.id, slot=host.slot, reason=skip)
         return None

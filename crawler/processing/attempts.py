@@ -52,8 +52,8 @@ _TARGET_CHARS_MAX: Final = 500
 
 
 def given_up(queued: Queued, slot: str, fault: str, *, now_s: float) -> Failed | Revisited:
-    """After a fault of our own: the URL fails. One that was visited stays so, and its next visit is
-    as far away as the last was."""
+    """Return the outcome after a fault of our own: the URL fails. One that was visited stays so,
+    and its next visit is as far away as the last was."""
     if queued.before is not None:
         before = queued.before.plan
         in_s = max(before.interval_s, BACKOFF_S_MAX)
@@ -64,8 +64,8 @@ def given_up(queued: Queued, slot: str, fault: str, *, now_s: float) -> Failed |
     return Failed(id=queued.id, slot=slot, error=error, attempts=attempts, last_at=now_s)
 
 
-def led_on(queued: Queued, slot: str, target: str, *, now_s: float) -> Failed:
-    """After one redirect too many."""
+def redirected_too_often(queued: Queued, slot: str, target: str, *, now_s: float) -> Failed:
+    """Return the outcome of a URL that is one redirect too many."""
     shown = target if len(target) <= _TARGET_CHARS_MAX else f"{target[:_TARGET_CHARS_MAX]}…"
     error = (
         f"{FailureCode.REDIRECTS}: {queued.hops} consecutive redirects led here, and this URL "
@@ -82,7 +82,7 @@ def must_read(plan: Plan) -> Plan:
 
 
 def deferred(queued: Queued, slot: str) -> Retry | Revisited:
-    """Of a suspect, while another one is in flight."""
+    """Return the outcome of a suspect that must wait for another one in flight."""
     if queued.before is not None:
         plan = structs.replace(queued.before.plan, due_in_s=SUSPECT_REST_S * (1 + _spread(queued)))
         return Revisited(id=queued.id, slot=slot, plan=plan, deferred=True)
@@ -103,7 +103,7 @@ def _spread(queued: Queued) -> float:
 
 
 def unkept(page: Visited, fault: str) -> Failed | Revisited:
-    """After a page that a sink could not take, by a fault of its own."""
+    """Return the outcome of a page that a sink could not take, by a fault of its own."""
     if page.again:
         plan = None if page.plan is None else must_read(page.plan)
         return Revisited(id=page.id, slot=page.slot, plan=plan)
@@ -114,9 +114,11 @@ def unkept(page: Visited, fault: str) -> Failed | Revisited:
 def after_try(
     queued: Queued, slot: str, result: Answer | Failure, *, max_attempts: int, now_s: float
 ) -> Failed | Retry:
-    """After a failure, a refusal or an error of the server: whether it is tried again.
+    """Return the outcome after a failure, a refusal or an error of the server: whether it is tried
+    again.
 
-    `now_s`: Unix seconds."""
+    `now_s`: Unix seconds.
+    """
     if isinstance(result, Answer) and result.status in REFUSALS:
         fate = after_refusal(queued.refusals, attempts=queued.attempts)
         error = f"refused: the server answered {result.status} (too busy for us)"

@@ -32,7 +32,7 @@ LINKS_AT_ONCE: Final = 1_000
 
 
 def target_of(answer: Answer) -> str | None:
-    """Where it redirects to, if it does and that is a URL."""
+    """Return the URL that an answer redirects to; None if it redirects to none."""
     location = answer.headers.get("Location")
     if answer.status not in REDIRECT_STATUSES or not location:
         return None
@@ -183,7 +183,8 @@ class PageOutcomes:
         )
 
     def redirect_url(self, answer: Answer) -> str | None:
-        """Where it redirects to, as it is stored: without what the config drops of a query."""
+        """Return where an answer redirects to, as it is stored: without what the config drops of a
+        query."""
         target = target_of(answer)
         return None if target is None else self._scope.admit(target, host=host_of(target))
 
@@ -239,7 +240,7 @@ class PageOutcomes:
         return [link] if link else []
 
     async def _arrive(self, queued: Queued) -> list[Link]:
-        """Here the redirects of a seed end: scope widens to this host, and its sitemaps count. One
+        """End the redirects of a seed here: scope widens to this host, and its sitemaps count. One
         that a redirect led to before is read again: what it lists was out of scope."""
         if not self._scope.add_root(queued.url):
             return []

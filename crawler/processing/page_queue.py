@@ -126,7 +126,7 @@ class PageQueue:
         return self._read is not None
 
     def read_unvisited(self, *, wanted: bool) -> None:
-        """From now on, give or leave out outcomes of URLs without a page."""
+        """Give out or leave out outcomes of URLs without a page from now on."""
         self.reads_unvisited = wanted
         if not wanted:
             self._unvisited.clear()

@@ -17,7 +17,7 @@ from storage.store import Queued, Rel
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
-    from crawler.sinks.references import Role
+    from crawler.sinks.references import ReferenceRole
     from crawler.sinks.requisites import Requisites
 
 # Where the element does not say what kind of file it is, its ending does. All others are images.
@@ -84,7 +84,7 @@ async def needed(
     return Needed({url: _rel(url, role) for url, role in found.roles.items()}, found.whole)
 
 
-def _rel(url: str, role: Role) -> Rel:
+def _rel(url: str, role: ReferenceRole) -> Rel:
     if role == "manifest":
         return Rel.REQUISITE
     if role != "part":

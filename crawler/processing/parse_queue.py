@@ -27,11 +27,13 @@ LONG_S: Final = 0.004  # a pass for whose pages their domains wait
 
 
 class ParseQueue:
-    """`await turn()` before parsing. Domains take turns, and the callers of each pass in order,
-    each after a whole pass of the event loop, in which requests that may begin do; in one pass as
-    many as PASS_S is probably enough for, because looking at the network costs about 5 µs, too.
+    """The queue of pages to be parsed: `await wait(domain)` before parsing.
 
-    domains: those of the crawl; a single one waits for nobody. `turn` raises
+    Domains alternate, and the callers of each pass in order, each after a whole pass of the event
+    loop, in which requests that may begin do; in one pass as many as PASS_S is probably enough for,
+    because looking at the network costs about 5 µs, too.
+
+    domains: those of the crawl; a single one waits for nobody. `wait` raises
     ParsingBrokenOffError to those that wait when the run ends.
     """
 
@@ -46,7 +48,7 @@ class ParseQueue:
         self._passed_s = 0.0
         self._let_through: list[str] = []  # domains, in the last pass
 
-    async def turn(self, domain: str) -> None:
+    async def wait(self, domain: str) -> None:
         mine: Future[None] = self._loop.create_future()
         if domain in self._waiting:
             self._waiting[domain].append(mine)

@@ -50,7 +50,7 @@ class SitemapListing(Protocol):
 
 
 class SitemapReading:
-    """One sitemap as its body comes: a `BodyReader` and `BodySink` that hands on what it lists."""
+    """One sitemap as its body comes: a `BodyReader` and `BodySink` that passes on what it lists."""
 
     def __init__(self, lists: SitemapListing, queued: Queued) -> None:
         self._lists = lists
@@ -112,7 +112,7 @@ class SitemapReading:
             await self._list(entries)
         if parser.overlong:
             self._lists.skip(Skip.MAX_URL_BYTES, parser.overlong)
-        await self._hand_on()
+        await self._pass_on()
 
     async def _list(self, entries: list[Entry]) -> None:
         for entry in entries:
@@ -125,11 +125,11 @@ class SitemapReading:
                     contained(f"reading an entry of {self._queued.url}", error)
                 self._faults += 1
         if len(self._links) >= LINKS_PER_ADD:
-            await self._hand_on()
+            await self._pass_on()
         else:
             await asyncio.sleep(0)  # others have waited some milliseconds
 
-    async def _hand_on(self) -> None:
+    async def _pass_on(self) -> None:
         links, self._links = self._links, []
         self.urls += len(links)
         if links:
@@ -160,7 +160,7 @@ class SeedReading:
         self.reading: SitemapReading | None = None
 
     def wants_body(self, head: Head) -> bool:
-        """Also of types that only a sitemap may have."""
+        """Whether the body is wanted: also of types that only a sitemap may have."""
         self._is_page = self._reader.wants_body(head)
         kind = (head.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
         self._text = kind in _PERHAPS
@@ -200,7 +200,7 @@ class SeedReading:
             await self.reading.end()
 
     async def break_off(self) -> None:
-        """As that of `SitemapReading`, if it is a sitemap or feed."""
+        """End a broken transfer as `SitemapReading` does, if it is a sitemap or feed."""
         if not self._known:
             await self._tell()
         if self.reading is not None:

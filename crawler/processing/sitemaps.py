@@ -67,7 +67,7 @@ class Sitemaps:
         was fetched, or does not exist, and names none: the paths of `scope.sitemap_paths` that it
         allows. An origin out of scope brings none, so that a sitemap on another host does not bring
         that host's own."""
-        name, body = origin.name, origin.stands_on.body or b""
+        name, body = origin.name, origin.judged_by.body or b""
         host = host_of(name + "/")
         if not self.wanted(host) or self._is_outside(name + "/", host):
             return ()

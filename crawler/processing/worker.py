@@ -11,8 +11,8 @@ from crawler.fetching.request import Answer, BodyReader, Failure, Request, limit
 from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
 from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
 from crawler.frontier.robots_cache import Pass
-from crawler.processing.admission import FULL_SOON, UNINFORMED, Admission, PageBody
-from crawler.processing.attempts import after_try, given_up, led_on
+from crawler.processing.admission import FULL_SOON, SCOPE_OUTDATED, Admission, PageBody
+from crawler.processing.attempts import after_try, given_up, redirected_too_often
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.processing.external_links import NoBody
@@ -95,10 +95,10 @@ class Worker:
             while host.prefetched:
                 queued = host.prefetched.popleft()
                 if queued.seed and self._crawl.store.shared:
-                    self._meet_seed(queued)
+                    self._note_seed(queued)
                 try:
                     admitted = self._admission.admit(host, queued)
-                    if admitted is FULL_SOON or admitted is UNINFORMED:
+                    if admitted is FULL_SOON or admitted is SCOPE_OUTDATED:
                         return
                     if isinstance(admitted, Pass):
                         await self._request(permit, queued, admitted)
@@ -131,10 +131,10 @@ class Worker:
             return False
         return True
 
-    def _meet_seed(self, queued: Queued) -> None:
-        """It may have been given to another worker a moment ago."""
+    def _note_seed(self, queued: Queued) -> None:
+        """Admit a seed that another worker may have added a moment ago."""
         if not queued.hops:
-            self._downloader.mean(queued.url)
+            self._downloader.restrict_headers(queued.url)
             if self._crawl.scope.add_root(queued.url):
                 self._seen.clear()
 
@@ -178,7 +178,7 @@ class Worker:
                 self._frontier.in_flight.end(queued)
 
     async def _request_page(self, permit: Permit, queued: Queued, admitted: Pass) -> None:
-        """It counts towards the run's limit of pages."""
+        """Request a page, which counts towards the run's limit of pages."""
         visited = False
         try:
             visited = await self._visit(permit, queued, admitted)
@@ -218,7 +218,9 @@ class Worker:
         if queued.hops >= fetch.max_redirects and queued.before is None:
             target = target_of(answer)
             if target is not None:
-                failed = led_on(queued, host.slot, target, now_s=self._crawl.clock.wall())
+                failed = redirected_too_often(
+                    queued, host.slot, target, now_s=self._crawl.clock.wall()
+                )
                 self._record(failed, host, queued)
                 return False
         if seed is not None and seed.reading is not None:
@@ -265,7 +267,7 @@ class Worker:
 
     def _not_requested(self, host: HostQueue, queued: Queued) -> None:
         """Return a URL without an outcome: it stays queued."""
-        host.held.discard(queued.id)
+        host.in_memory.discard(queued.id)
         self._crawl.store.not_in_flight(queued.id)
 
     def _answered(
@@ -320,7 +322,7 @@ class Worker:
             try:
                 if size:
                     self._frontier.page_waits()
-                    await self._parse_queue.turn(host.domain)
+                    await self._parse_queue.wait(host.domain)
                 name = host.name_of(queued.url)
                 outcome, read, usage = await self._outcomes.read(
                     host, name, queued, answer, admitted

@@ -9,7 +9,7 @@ from crawler.frontier.origin import Origin
 
 
 class Callers(Protocol):
-    """They wait for what only the loop and its owner learn."""
+    """The callers of a loop, who wait for what only the loop and its owner learn."""
 
     def settled(self, origins: Iterable[Origin]) -> None:
         """These origins' robots.txt were fetched or parsed."""

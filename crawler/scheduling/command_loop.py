@@ -1,4 +1,4 @@
-"""Runs a frontier: lets time pass for it, and hands out its commands."""
+"""Runs a frontier: lets time pass for it, and returns its commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def commands_of(
             if at_s != timer_s:
                 if timer is not None:
                     timer.cancel()
-                timer = None if at_s is None else clock.call_at(at_s, frontier.commands.stir)
+                timer = None if at_s is None else clock.call_at(at_s, frontier.commands.wake)
                 timer_s = at_s
             frontier.commands.sleep_until(math.inf if at_s is None else at_s)
             await frontier.commands.wait()

@@ -145,8 +145,8 @@ class ContactLoop:
 
     async def robots_of(self, name: str) -> RobotsState | None:
         """What is known of an origin's robots.txt, fetched first if it is due, unless another
-        worker holds its host. None: it could not be connected to, or nothing is known."""
-        host = await self.leases.hold(self.frontier.slot_of(host_of(f"{name}/")))
+        worker leases its host. None: it could not be connected to, or nothing is known."""
+        host = await self.leases.lease(self.frontier.slot_of(host_of(f"{name}/")))
         if host is None:
             return await self.crawl.store.robots_get(name)
         try:

@@ -49,7 +49,7 @@ class DueRobots:
         wall_s = self._crawl.clock.wall()
         for host in list(self._frontier.permits):
             if (
-                not (host.prefetched or host.busy or host.tickets or host.wanting or host.held)
+                not (host.prefetched or host.busy or host.tickets or host.wanting or host.in_memory)
                 and not host.callers
                 and (
                     not host.all_known
@@ -75,7 +75,7 @@ class DueRobots:
             known = robots.get(one.origin)
             if one.origin in self._vain or (known is not None and known.wanted):
                 continue
-            host = await self._leases.hold(one.slot)
+            host = await self._leases.lease(one.slot)
             if host is not None and not self._frontier.stopping:
                 origin = robots.get(one.origin) or robots.add(one.origin, host)
                 origin.wanted = True
@@ -85,8 +85,8 @@ class DueRobots:
 
 
 class DuePages:
-    """Holds hosts with pages to revisit when nothing else is to be done there. The commits of a
-    held host bring the pages."""
+    """Leases hosts with pages to revisit when nothing else is to be done there. The commits of a
+    leased host bring the pages."""
 
     def __init__(self, crawl: CrawlContext, leases: HostLeases, schedule: RecrawlPlanner) -> None:
         self._crawl = crawl
@@ -103,7 +103,7 @@ class DuePages:
         return self._crawl.config.config.revisits
 
     async def look(self, in_s: float | None) -> None:
-        """Hold hosts with due pages; `in_s`: when the next page of a host not held falls due."""
+        """Lease hosts with due pages; `in_s`: when the next page of a host not leased falls due."""
         self.wake_s = None
         if in_s is None or not self.on:
             return
@@ -132,7 +132,7 @@ class DuePages:
             if slot in self._vain or self._frontier.stopping:
                 continue
             self._vain[slot] = vain_until_s
-            if (host := await self._leases.hold(slot)) is not None:
+            if (host := await self._leases.lease(slot)) is not None:
                 self._frontier.want(host)
                 found = True
         return found

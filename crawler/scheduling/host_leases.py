@@ -1,4 +1,4 @@
-"""The hosts a crawl holds: leased and released, within a bound whatever the size of the crawl."""
+"""The hosts a crawl leases: claimed and released, within a bound whatever the size of the crawl."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROOM_SHARE = 0.05  # of the time, at most, is spent on looking for them
 # other workers may want them.
 UNUSED_S = 5.0
 # Of a worker that shares its crawl:
-CLAIM_FIRST = 8  # hosts claimed by one that holds none; then as many as it holds, if there are
+CLAIM_FIRST = 8  # hosts claimed by one that has none; then as many as it has, if there are
 ELSEWHERE_MAX = 10_000  # hosts that others hold, of which it is known when they were asked for
 POLLED = 32  # hosts asked for URLs that others found, in one look
 SHARED_OUT_S = 10.0  # for this long after sharing hosts out, no more are claimed
@@ -69,13 +69,17 @@ class HostLeases:
         self._others = others
         self._runs_forever = runs_forever
         self._callers_only = crawl.frontier.faults is FaultOwner.CALLER
-        self._elsewhere: dict[str, float] = {}  # held by other workers: when to ask for them again
+        self._elsewhere: dict[
+            str, float
+        ] = {}  # leased by other workers: when to ask for them again
         self._hosts_max = HOSTS_HELD_MAX  # after sharing hosts out, until
         self._shared_out_s = NEVER
         self._polled = 0
         self.full_until_s = NEVER  # there is no room, and none is looked for before
         self.leasing = asyncio.Lock()  # what the store leases is held before more is asked for
-        self._full: dict[str, _PutAway] = {}  # leased to the end of the run, but no longer held
+        self._full: dict[
+            str, _PutAway
+        ] = {}  # leased to the end of the run, but no longer in memory
         # Hosts that still have URLs at the end -> until (Unix seconds, or None), and why.
         self.waiting: dict[str, tuple[float | None, Reason]] = {}
 
@@ -97,12 +101,12 @@ class HostLeases:
     # ------------------------------------------------------------ leasing
 
     def is_leaving(self, slot: str) -> bool:
-        """Whether `hold` has to wait for a commit."""
+        """Whether `lease` has to wait for a commit."""
         return slot in self._full or self._buffer.releasing(slot)
 
-    async def hold(self, slot: str) -> HostQueue | None:
-        """The held host of a slot, leased if need be; None while another worker holds it, which is
-        looked up every ELSEWHERE_AGAIN_S at most."""
+    async def lease(self, slot: str) -> HostQueue | None:
+        """Return the host of a slot, leased if need be; None while another worker has it, which
+        is looked up every ELSEWHERE_AGAIN_S at most."""
         if (host := self._permits.get(slot)) is not None:
             return host
         if (away := self._full.pop(slot, None)) is not None:
@@ -131,13 +135,13 @@ class HostLeases:
         self._frontier.want(host)  # it was leased without URLs, but may have some
         return host
 
-    async def hold_for_caller(self, slot: str) -> HostQueue | None:
-        """As `hold`, making room first."""
+    async def lease_for_caller(self, slot: str) -> HostQueue | None:
+        """Return the host as `lease` does, after making room for it."""
         if self.room <= 0 and (released := self._release_spare()) and self._callers_only:
             await self._committer.flush()
             for host in released:
                 await self._crawl.store.forget(host.slot)
-        return await self.hold(slot)
+        return await self.lease(slot)
 
     async def claim(self) -> None:
         """Lease hosts that have URLs, as far as there is room."""
@@ -220,17 +224,17 @@ class HostLeases:
             return self._is_rested(host)
         move = self._frontier.waiting.next_move(host)
         if move is None:
-            return not host.held  # else its last outcome is being committed
+            return not host.in_memory  # else its last outcome is being committed
         return move.at_s is None or move.at_s > now_s + RELEASE_WAIT_S
 
     def share(self) -> None:
-        """Of a worker that shares its crawl: release hosts with nothing to do, whose new URLs
-        others may find; ask for URLs of hosts that wait for something else; and share hosts out
-        to hungry workers."""
+        """Share out the hosts of a worker in a shared crawl: release hosts with nothing to do,
+        whose new URLs others may find; ask for URLs of hosts that wait for something else; and
+        release hosts to hungry workers."""
         idle: list[HostQueue] = []
         waiting: list[HostQueue] = []
         for host in self._permits:
-            if not (host.prefetched or host.full or host.held) and self._may_leave(host):
+            if not (host.prefetched or host.full or host.in_memory) and self._may_leave(host):
                 has_work = self._frontier.waiting.has_work(host)
                 (waiting if has_work else idle).append(host)
         for host in idle:
@@ -258,8 +262,8 @@ class HostLeases:
             self._hosts_max = len(self._permits)
 
     def release_unused(self) -> None:
-        """Of a session of callers whose store is shared: release hosts that no caller has used
-        lately."""
+        """Release hosts that no caller has used lately, in a session of callers whose store is
+        shared."""
         before_s = self._crawl.clock.monotonic() - UNUSED_S
         unused = list(itertools.takewhile(lambda host: host.used_s <= before_s, self._permits))
         for host in unused:
@@ -284,7 +288,7 @@ class HostLeases:
         return queue is None or host.slot not in queue.waiting
 
     def is_judged(self, host: HostQueue) -> bool:
-        """Is one of its robots.txt being fetched, or are its pages being judged again?"""
+        """Whether one of its robots.txt is being fetched, or its pages are being judged again."""
         return any(origin.in_use or origin.pinned for origin in self._frontier.robots.of(host))
 
     async def release_all(self) -> None:
@@ -334,7 +338,7 @@ class HostLeases:
         return None if away is None else away.update.clock
 
     def bring_back(self, before: Config, config: Config) -> None:
-        """After a config change, bring back full hosts whose limits have changed."""
+        """Bring back full hosts whose limits a config change has changed."""
         revisits_begin = config.revisits and not before.revisits
 
         def changes(slot: str) -> bool:

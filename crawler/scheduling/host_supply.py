@@ -16,7 +16,7 @@ from crawler.scheduling.host_leases import HostLeases
 from crawler.scheduling.other_workers import OtherWorkers
 from crawler.scheduling.task_set import TaskSet
 
-LOOK_EVERY_S: Final = 0.25  # how often, at most, all held hosts are looked over
+LOOK_EVERY_S: Final = 0.25  # how often, at most, all leased hosts are looked over
 LOOK_QUIET_S: Final = 0.01  # the same when nothing is under way, which may be the end,
 LOOK_SHARE: Final = 0.05  # and then looking takes no larger share of the time
 DUE_EVERY_S: Final = 5.0  # how often, at most, due robots.txt are taken up in a busy crawl
@@ -24,7 +24,7 @@ DUE_RARELY_S: Final = 60.0  # where all that were due cannot be reached
 HELD_LOOK_S: Final = 10.0  # during a system hold
 IDLE_LOOK_S: Final = 60.0  # a crawl that runs forever looks at least this often for work
 SHARED_LOOK_S: Final = 1.0  # of a shared crawl: for work that other workers have found
-HUNGRY_BELOW: Final = 2  # held hosts: a worker with fewer can use those of others
+HUNGRY_BELOW: Final = 2  # leased hosts: a worker with fewer can use those of others
 IDLE_PATIENCE_S: Final = 600.0  # with an endless patience: what is called idle all the same
 
 
@@ -56,22 +56,22 @@ class HostSupply:
         self._runs_forever = runs_forever
         self._shared_look_s = NEVER  # when the store was last looked at for what others found
         self._idle_s = math.inf  # since when it has been idle
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
         self._claim_s: float | None = None  # when a host in the store may be claimed
         self._robots_s: float | None = None  # when a robots.txt there falls due
         self._robots_again_s = NEVER  # when due ones may be looked for again
         self.idle = False
         """Nothing can make progress soon; a crawl that runs forever waits."""
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Wake up: there may be new hosts, or the crawl may be over."""
-        self._stirred.set()
+        self._woken.set()
 
     async def run(self) -> None:
         """Claim what can be claimed; return when nothing can make progress within the patience."""
         looked_s, look_s = NEVER, 0.0  # when all hosts were last looked over, and how long it took
         while not self._frontier.stopping:
-            self._stirred.clear()
+            self._woken.clear()
             await self._leases.claim()
             now_s = self._clock.monotonic()
             if self._permits.in_flight:
@@ -93,22 +93,22 @@ class HostSupply:
             await self._sleep(wake_s)
 
     async def emptied(self, limit_s: float) -> None:
-        """After the end: wait until no permit is open, for `limit_s` at most. Only callers that
+        """Wait, after the end, until no permit is open, for `limit_s` at most. Only callers that
         fetch on the clocks of the crawl may still have some."""
         until_s = self._clock.monotonic() + limit_s
         while self._permits.in_flight and self._clock.monotonic() < until_s:
-            self._stirred.clear()
+            self._woken.clear()
             await self._sleep(until_s)
 
     async def _sleep(self, wake_s: float | None) -> None:
-        """Until stirred, or until `wake_s`, or until something in the store falls due."""
+        """Sleep until woken, or until `wake_s`, or until something in the store falls due."""
         times = (wake_s, self._claim_s, self._robots_s, self._due_pages.wake_s, self._room_s())
         wake_s = min((at_s for at_s in times if at_s is not None), default=None)
         timer: Timer | None = None
         if wake_s is not None:
-            timer = self._clock.call_at(wake_s, self._stirred.set)
+            timer = self._clock.call_at(wake_s, self._woken.set)
         try:
-            await self._stirred.wait()
+            await self._woken.wait()
         finally:
             if timer:
                 timer.cancel()
@@ -122,13 +122,13 @@ class HostSupply:
             self._due_pages.wake_s = None
 
     def _room_s(self) -> float | None:
-        """When room may be looked for again, if hosts wait for it."""
+        """Return when room may be looked for again, if hosts wait for it."""
         full_until_s = self._leases.full_until_s
         waits = self._frontier.claimable and full_until_s > self._clock.monotonic()
         return full_until_s if waits else None
 
     def _is_busy(self) -> bool:
-        """Is anything under way that may lead to more, and whose end stirs us?"""
+        """Whether anything is under way that may lead to more, and whose end wakes this."""
         if self._permits.in_flight or not self._frontier.buffer.empty:
             return True
         queue = self._crawl.page_queue
@@ -142,7 +142,7 @@ class HostSupply:
 
     async def _look(self, now_s: float) -> float | None:
         """Look over all hosts. When to look again; infinity: never, the crawl is over; None: what
-        is under way will stir us."""
+        is under way will wake this."""
         frontier, holds = self._frontier, self._frontier.holds
         if not self._others.shared:
             await self._look_ahead()
@@ -170,7 +170,7 @@ class HostSupply:
             if next_s is None and not self._runs_forever and await self._may_end(now_s):
                 return math.inf
             self.idle = next_s is None
-            # Seeds, what falls due, and people stir it sooner.
+            # Seeds, what falls due, and people wake it sooner.
             return now_s + IDLE_LOOK_S if next_s is None else next_s
         if frontier.claimable and self._permits.pages_open:
             return now_s + LOOK_EVERY_S  # there was no room
@@ -190,7 +190,7 @@ class HostSupply:
 
     @property
     def hungry(self) -> bool:
-        """Could it use hosts that others hold?"""
+        """Whether it could use hosts that other workers lease."""
         frontier = self._frontier
         return (
             len(self._permits) < HUNGRY_BELOW
@@ -211,7 +211,7 @@ class HostSupply:
         if not self._frontier.claimable and (in_s := outlook.claimable_in_s) is not None:
             if in_s <= 0:
                 self._frontier.claimable = True
-                self.stir()
+                self.wake()
             else:
                 self._claim_s = self._clock.monotonic() + in_s
         await self._due_pages.look(outlook.revisit_in_s)
@@ -223,12 +223,7 @@ class HostSupply:
             self._robots_s = max(now_s + outlook.robots_in_s, self._robots_again_s)
 
     async def _next_move_s(self) -> float | None:
-        """When something may make progress; None if nothing will within the patience.
-
-        The patience of a first try counts from now. That of a URL that failed and is tried again,
-        and of all URLs of a host where only failures came lately, counts from the last progress:
-        else each try without success would extend it.
-        """
+        """Return when something may make progress; None if nothing will within the patience."""
         if not self._permits.pages_open:
             return None  # max_pages: what is left stays queued
         now_s = self._clock.monotonic()
@@ -240,7 +235,7 @@ class HostSupply:
         rested_s = self._permits.next_at()
         if rested_s is not None and rested_s <= min(horizon_s, again_s):
             # The common case, without a look at each of thousands of hosts (10 µs each): what may
-            # happen sooner stirs us.
+            # happen sooner wakes this.
             return max(rested_s, now_s + LOOK_EVERY_S)
         first_s, paused = self._first_move(horizon_s, again_s)
         outlook = await self._crawl.store.outlook(self._crawl.session)
@@ -263,7 +258,7 @@ class HostSupply:
         return quiet_s if paused and now_s < quiet_s else None
 
     def _first_move(self, horizon_s: float, again_s: float) -> tuple[float, bool]:
-        """When the first held host may make progress (after the horizon: none may), and whether a
+        """When the first leased host may make progress (after the horizon: none may), and whether a
         host with work is paused."""
         waiting = self._frontier.waiting
         paused = False

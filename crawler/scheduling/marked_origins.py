@@ -15,8 +15,8 @@ JUDGED_AT_ONCE: Final = 256  # origins, looked up together
 
 
 class MarkedOrigins:
-    """Holds their hosts, a bounded number at a time, and judges them. The first claim of hosts does
-    not wait for it."""
+    """Leases the hosts of marked origins, a bounded number at a time, and judges their pages. The
+    first claim of hosts does not wait for it."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class MarkedOrigins:
                     return
                 if self._leases.room <= 0 and self._leases.make_room():
                     await self._committer.flush()
-                if (host := await self._leases.hold(one.slot)) is not None:
+                if (host := await self._leases.lease(one.slot)) is not None:
                     try:
                         await self._parser.load(one.origin, host)
                     except FrontierClosedError:

@@ -116,8 +116,8 @@ class Rejudging:
         return True
 
     def _in_time(self, chunk: Sequence[Judged]) -> Iterator[Judged]:
-        """As many of `chunk` as may be judged in one go, at least one. The rest is looked up again:
-        the origin may have another file by then."""
+        """Return as many of `chunk` as may be judged in one go, at least one. The rest is looked up
+        again: the origin may have another file by then."""
         until_s = self._clock.monotonic() + JUDGING_MAX_S
         for one in chunk:
             yield one

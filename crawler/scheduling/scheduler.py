@@ -136,7 +136,7 @@ class Scheduler:
 
     @property
     def bounds_pages(self) -> bool:
-        """May any host have more URLs than pages that may be visited?"""
+        """Whether any host may have more URLs than pages that may be visited."""
         config = self.crawl.config.config
         return config.scope.bounds_hosts or bool(config.sites)
 
@@ -146,7 +146,7 @@ class Scheduler:
 
     @property
     def waiting(self) -> Mapping[str, tuple[float | None, Reason]]:
-        """At the end: hosts that still have URLs -> until (Unix seconds, or None), and why."""
+        """The hosts that still have URLs at the end -> until (Unix seconds, or None), and why."""
         return self.leases.waiting
 
     # ------------------------------------------------------------ a run
@@ -224,7 +224,7 @@ class Scheduler:
     def add_root(self, url: str) -> None:
         """Scope is relative to it, and the config's headers may be."""
         self.crawl.scope.add_root(url)
-        self.downloader.mean(url)
+        self.downloader.restrict_headers(url)
 
     def _plan_revisits(self) -> None:
         """Plan revisits of the pages visited before the config asked for any."""
@@ -238,7 +238,7 @@ class Scheduler:
         self.frontier.stopping = True
         self.loop.begun.set()
         self._set_patience(STOP_PATIENCE_S)
-        self.supply.stir()
+        self.supply.wake()
 
     def _set_patience(self, seconds: float) -> None:
         self.crawl.store.set_patience(seconds)
@@ -255,7 +255,7 @@ class Scheduler:
     def _carry_out(self, command: WorkCommand, group: asyncio.TaskGroup) -> None:
         match command:
             case LookForWork():
-                self.supply.stir()
+                self.supply.wake()
             case AddWorkers():
                 self._add_workers(group)
             case Rejudge(name):
@@ -272,8 +272,8 @@ class Scheduler:
                 assert_never(command)
 
     def _add_workers(self, group: asyncio.TaskGroup) -> None:
-        """As many as permits may be open, beside those whose page waits to be parsed; those too
-        many end after their next page."""
+        """Add workers up to the number of permits that may be open, beside those whose page waits
+        to be parsed. Superfluous workers end after their next page."""
         if not self.loop.under_way:
             return
         for _ in range(self._workers_wanted - len(self._workers)):
@@ -348,7 +348,8 @@ class Scheduler:
         return sum(completed.added.values())
 
     async def fetch_robots(self, name: str) -> RobotsState | None:
-        """As `ContactLoop.robots_of`, to its end, also when the caller is cancelled."""
+        """Fetch a robots.txt as `ContactLoop.robots_of` does, to its end, also when the caller is
+        cancelled."""
         return await self.whole(lambda: self.loop.robots_of(name))
 
     async def whole(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:

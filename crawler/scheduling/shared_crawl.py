@@ -22,13 +22,14 @@ from crawler.scheduling.task_set import TaskSet
 from storage.records import WorkerHold
 from storage.store import Order, Pulse, WorkerStatus
 
-MARKED_EVERY_S: Final = 60.0  # how often marked origins are looked for that another worker held
+MARKED_EVERY_S: Final = 60.0  # how often marked origins are looked for that another worker leased
 
 _log = logging.getLogger("courtly.workers")
 
 
 class SharedCrawl:
-    """Does nothing in a store that is not shared."""
+    """The part of a worker in a shared crawl: renews its session, and learns what others ask of it.
+    Does nothing in a store that is not shared."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class SharedCrawl:
         others.active, others.hungry = pulse.others_active, pulse.others_hungry
         others.asked_s = self._renewal.asked_s
         if changed:
-            self._supply.stir()
+            self._supply.wake()
 
     # ------------------------------------------------------------ orders
 

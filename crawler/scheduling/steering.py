@@ -44,12 +44,12 @@ class Reloader(Protocol):
     """Reads the config again."""
 
     async def reload_here(self) -> None:
-        """In this worker alone. Raises ConfigError."""
+        """Read the config again in this worker alone. Raises ConfigError."""
         ...
 
 
 class Steering:
-    """Applies operators' commands to what a crawl holds in memory: those executed here, and those
+    """Applies operators' commands to what a crawl has in memory: those executed here, and those
     that other workers have executed."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Steering:
 
     @contextlib.asynccontextmanager
     async def obeying(self, command: OperatorCommand[Any]) -> AsyncIterator[None]:
-        """Apply a command to what this crawl holds in memory, once the block has changed the store.
+        """Apply a command to what this crawl has in memory, once the block has changed the store.
         A command that other crawls obey names hosts as the store does."""
         match command:
             case PauseCrawl() | ResumeCrawl():
@@ -108,12 +108,12 @@ class Steering:
                 self._frontier.may_claim()
             case RetryFailed(host=host, code=code):
                 yield
-                self._retry_held(host, code)
+                self._retry_leased(host, code)
             case _:
                 yield
 
     async def obey(self, order: OrderedCommand) -> None:
-        """Apply a command that another worker has executed to what this one holds."""
+        """Apply a command that another worker has executed to what this one has in memory."""
         match order:
             case WidenScope(urls=None):
                 async with aclosing(self._crawl.store.seeds()) as pieces:
@@ -151,10 +151,10 @@ class Steering:
         self._frontier.may_claim()
 
     def forget_links(self) -> None:
-        """The store may not have them any more."""
+        """Forget which links were seen: the store may not have them any more."""
         self._seen.clear()
 
-    def _retry_held(self, host: str | None, code: str | None) -> None:
+    def _retry_leased(self, host: str | None, code: str | None) -> None:
         """Try origins again that were given up, and do not end for lack of progress before."""
         for held in [one for one in self._permits if host in (None, one.slot)]:
             for origin, lost in list(held.out_of_reach.items()):
@@ -171,7 +171,7 @@ class Steering:
             self._roots.add_root(url)
 
     def seeds_added(self) -> None:
-        """What was out of scope may now be in it, and there may be hosts to be claimed."""
+        """Judge links again and look for hosts: what was out of scope may now be in it."""
         self._seen.clear()
         self._work_added()
 
@@ -217,9 +217,9 @@ class Steering:
         self._supply.idle = False
         frontier.may_claim()
 
-    async def rouse(self) -> None:
-        """Delays have changed: hosts in the store need not wait for the delay they were released
-        with."""
+    async def recheck_delays(self) -> None:
+        """Let hosts in the store, after a change of delays, no longer wait for the delay they were
+        released with."""
         await self._crawl.store.recheck_delays(self._crawl.session)
         self._frontier.may_claim()
 

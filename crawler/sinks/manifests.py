@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from crawler.sinks.mirror_paths import file_of
-from crawler.sinks.references import References, Role
+from crawler.sinks.references import ReferenceRole, References
 
 MANIFEST_TYPE: Final = "application/manifest+json"
 _JSON_TYPES: Final = frozenset({MANIFEST_TYPE, "application/json", "text/json"})
@@ -20,7 +20,7 @@ def in_manifest(declared: str, body: bytes, url: str, references: References) ->
 
     Return None if none was changed, or if this is not a manifest. `declared`: the media type.
     """
-    ending = file_of(url, Role.PART).rpartition(".")[2]
+    ending = file_of(url, ReferenceRole.PART).rpartition(".")[2]
     if declared not in _JSON_TYPES and ending not in _ENDINGS:
         return None
     if len(body) > MANIFEST_BYTES_MAX or b'"src"' not in body:
@@ -29,7 +29,7 @@ def in_manifest(declared: str, body: bytes, url: str, references: References) ->
     try:
         manifest = json.loads(body.decode("utf-8-sig", "replace"))
         for image in _images(manifest):
-            to = references.changed(image["src"], Role.PART, url)
+            to = references.changed(image["src"], ReferenceRole.PART, url)
             if to is not None:
                 image["src"] = to
                 changed = True

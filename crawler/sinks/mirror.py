@@ -41,7 +41,7 @@ from crawler.sinks.offline import (
     own_page,
     stub,
 )
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 from crawler.sinks.relinking import relinked
 from crawler.sinks.requisites import BYTES_READ_MAX
 from crawler.sinks.sink import SinkError, Withdrawn, sink_error, sink_errors
@@ -67,8 +67,11 @@ _STYLE_ENDING: Final = "css"
 _UNKNOWN_ENDINGS: Final = frozenset({"part", "bin"})
 # The files, other than pages, that a URL with a redirect may have.
 _COPIED: Final = (
-    (Role.PART, None), (Role.PART, DRAWING), (Role.STYLE, None), (Role.SCRIPT, None),
-)  # fmt: skip
+    (ReferenceRole.PART, None),
+    (ReferenceRole.PART, DRAWING),
+    (ReferenceRole.STYLE, None),
+    (ReferenceRole.SCRIPT, None),
+)
 _HOSTS_LISTED: Final = 10_000  # on the start page
 
 
@@ -210,12 +213,12 @@ class Mirror:
         marked = [*references.marked, *(f"{USED}{name}" for name in drawings)]
         if marked:
             self._links.add([path, *marked])
-        if role is not Role.PAGE and not has_ending(url):
+        if role is not ReferenceRole.PAGE and not has_ending(url):
             # Links lead to the file that a page would have.
-            self._write_stub(file_of(url, Role.PAGE), path)
+            self._write_stub(file_of(url, ReferenceRole.PAGE), path)
 
     def _put_redirect(self, url: str, target: str) -> None:
-        name, to = file_of(url, Role.PAGE), file_of(target, Role.PAGE)
+        name, to = file_of(url, ReferenceRole.PAGE), file_of(target, ReferenceRole.PAGE)
         if name.endswith(".html") and name != to:
             self._write_stub(name, to, url=target)
             if to not in self._folder:
@@ -238,7 +241,7 @@ class Mirror:
 
     def _files_of(self, url: str) -> list[str]:
         """Return all existing files of a URL, with any extension."""
-        path = file_of(url, Role.PAGE)
+        path = file_of(url, ReferenceRole.PAGE)
         if has_ending(url):
             return [path] if path in self._folder else []
         folder, _, name = path.rpartition("/")
@@ -316,9 +319,9 @@ class Mirror:
             for mark in marked
             if not mark.startswith((IMAGE, USED))
         }
-        drawings = {file_of(url, Role.PART) for url in images if drawing(url) in files}
+        drawings = {file_of(url, ReferenceRole.PART) for url in images if drawing(url) in files}
         usable = {name for name in used if name in files or as_drawing(name) in files}
-        exists = {url: file_of(url, Role.PAGE) in files for url in links}
+        exists = {url: file_of(url, ReferenceRole.PAGE) in files for url in links}
         wrong = any(exists[url] == leads_out for url, leads_out in links.items())
         if (wrong or drawings or usable) and (content := files.read(path)) is not None:
             page = relinked(content, path, files, drawings)
@@ -331,7 +334,7 @@ class Mirror:
             *(
                 f"{IMAGE}{url}"
                 for url in sorted(images)
-                if file_of(url, Role.PART) not in files and drawing(url) not in files
+                if file_of(url, ReferenceRole.PART) not in files and drawing(url) not in files
             ),
             *(f"{USED}{name}" for name in sorted(used - usable)),
         ]
@@ -351,39 +354,39 @@ class Mirror:
 
 
 def _offline(
-    page: CrawledPage, role: Role, path: str, references: OfflineReferences
+    page: CrawledPage, role: ReferenceRole, path: str, references: OfflineReferences
 ) -> tuple[bytes, bool]:
     """Return the content of a page's file, and whether the body was cut to a limit."""
     declared, body = media_type(page.content_type), page.body
     shown_as = path.rpartition(".")[2]  # browsers go by the extension, not by the declared type
-    if shown_as in _XML_ENDINGS or (role is Role.PART and is_xml(declared, body)):
+    if shown_as in _XML_ENDINGS or (role is ReferenceRole.PART and is_xml(declared, body)):
         return offline_xml(body, references), len(body) > XML_BYTES_MAX
     if (
-        role is Role.PAGE
+        role is ReferenceRole.PAGE
         or shown_as in _HTML_ENDINGS
         or (shown_as in _UNKNOWN_ENDINGS and is_markup(body))
     ):
         return offline_page(body, page.content_type, references), False
-    if role is Role.STYLE or shown_as == _STYLE_ENDING:
+    if role is ReferenceRole.STYLE or shown_as == _STYLE_ENDING:
         return offline_style(body, page.content_type, references), len(body) > BYTES_READ_MAX
     return in_manifest(declared, body, page.url, references) or body, False
 
 
-def _role_and_ending(declared: str, body: bytes) -> tuple[Role, str | None]:
+def _role_and_ending(declared: str, body: bytes) -> tuple[ReferenceRole, str | None]:
     """Return the role of a body, and the extension of its file if its URL has none."""
     if declared in HTML_TYPES or (not declared and body.lstrip()[:1] == b"<"):
-        return Role.PAGE, None
+        return ReferenceRole.PAGE, None
     if declared == "text/css":
-        return Role.STYLE, None
+        return ReferenceRole.STYLE, None
     if declared in _SCRIPT_TYPES:
-        return Role.SCRIPT, None
+        return ReferenceRole.SCRIPT, None
     if declared == MANIFEST_TYPE:
-        return Role.MANIFEST, None
+        return ReferenceRole.MANIFEST, None
     if declared == "image/svg+xml":
-        return Role.PART, DRAWING  # browsers do not recognise SVG by content
+        return ReferenceRole.PART, DRAWING  # browsers do not recognise SVG by content
     if declared.startswith(_PART_TYPES):
-        return Role.PART, None
+        return ReferenceRole.PART, None
     if is_xml(declared, b""):
-        return Role.PART, ".xml"
+        return ReferenceRole.PART, ".xml"
     guessed = mimetypes.guess_extension(declared) or ""
-    return Role.PART, guessed if guessed[1:] in ENDINGS - _HTML_ENDINGS else ".bin"
+    return ReferenceRole.PART, guessed if guessed[1:] in ENDINGS - _HTML_ENDINGS else ".bin"

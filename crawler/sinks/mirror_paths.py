@@ -10,7 +10,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 
 # Length of one name. Most file systems allow 255 bytes, some tools fewer.
 _NAME_CHARS_MAX: Final = 80
@@ -31,11 +31,11 @@ _KNOWN: Final = (
 ENDINGS: Final = frozenset(_KNOWN.split())
 PART: Final = ".part"
 _OF_ROLE: Final = {
-    Role.PAGE: ".html",
-    Role.STYLE: ".css",
-    Role.SCRIPT: ".js",
-    Role.MANIFEST: ".json",
-    Role.PART: PART,  # browsers recognise images, fonts and media by content
+    ReferenceRole.PAGE: ".html",
+    ReferenceRole.STYLE: ".css",
+    ReferenceRole.SCRIPT: ".js",
+    ReferenceRole.MANIFEST: ".json",
+    ReferenceRole.PART: PART,  # browsers recognise images, fonts and media by content
 }
 DRAWING: Final = ".svg"
 
@@ -46,7 +46,7 @@ def has_ending(url: str) -> bool:
 
 
 @lru_cache(maxsize=12_000)  # about 5 MB; pages of a site share most links
-def file_of(url: str, role: Role, ending: str | None = None) -> str:
+def file_of(url: str, role: ReferenceRole, ending: str | None = None) -> str:
     """Return the path of a canonical URL's file, with "/" between names.
 
     If the URL has no known extension, it is `ending` (with its dot), or given by the role.
@@ -69,7 +69,7 @@ def file_of(url: str, role: Role, ending: str | None = None) -> str:
 
 def drawing(url: str) -> str:
     """Return the path of a URL's file if it is an SVG, which browsers recognise by extension."""
-    return file_of(url, Role.PART, DRAWING)
+    return file_of(url, ReferenceRole.PART, DRAWING)
 
 
 def as_drawing(path: str) -> str:

@@ -12,7 +12,7 @@ from crawler.documents.charset import media_type, style_text, to_utf8
 from crawler.documents.page import XHTML
 from crawler.sinks.inert import inert_xml, is_drawing, xml_text
 from crawler.sinks.mirror_paths import PART, drawing, file_of, relative
-from crawler.sinks.references import References, Role
+from crawler.sinks.references import ReferenceRole, References
 from crawler.sinks.relinking import STUB_REFRESH
 from crawler.sinks.requisites import BYTES_READ_MAX
 from crawler.sinks.rewriting import ORIGIN, rewritten
@@ -66,11 +66,11 @@ class OfflineReferences(References):
         self._files = files
         self._host = host_of(url)
 
-    def target(self, url: str, role: Role, fragment: str) -> str | None:
+    def target(self, url: str, role: ReferenceRole, fragment: str) -> str | None:
         name = file_of(url, role)
-        if role is Role.PART and name.endswith(PART):
+        if role is ReferenceRole.PART and name.endswith(PART):
             name = self._image(url, name)
-        exists = role is not Role.PAGE or name in self._files
+        exists = role is not ReferenceRole.PAGE or name in self._files
         leads_out = not exists and not same_host(host_of(url), self._host)
         if not exists:
             if not self.fits(len(url)):

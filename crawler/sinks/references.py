@@ -18,7 +18,7 @@ GROWTH_BYTES_MAX: Final = 10_000_000
 _REFERENCE_CHARS_MAX: Final = 16_384
 
 
-class Role(enum.StrEnum):
+class ReferenceRole(enum.StrEnum):
     """The purpose of a reference. It determines the extension of files whose URLs have none."""
 
     PAGE = "page"  # a link, a frame
@@ -43,7 +43,7 @@ class References:
         self.encoding = UTF8
 
     @abstractmethod
-    def target(self, url: str, role: Role, fragment: str) -> str | None:
+    def target(self, url: str, role: ReferenceRole, fragment: str) -> str | None:
         """Return what to write for a reference to the canonical `url`, or None to keep it.
 
         `fragment` starts with "#" or is empty.
@@ -63,7 +63,7 @@ class References:
         return canonical(with_encoded_query(href, encoding or self.encoding), base)
 
     def changed(
-        self, href: str, role: Role, base: str, *, encoding: str | None = None
+        self, href: str, role: ReferenceRole, base: str, *, encoding: str | None = None
     ) -> str | None:
         """Return what to write for a reference, or None to keep it."""
         href = href.strip()
@@ -72,7 +72,7 @@ class References:
         url = self.resolved(href, base, encoding=encoding)
         return None if url is None else self.bounded_target(url, role, href)
 
-    def bounded_target(self, url: str, role: Role, href: str) -> str | None:
+    def bounded_target(self, url: str, role: ReferenceRole, href: str) -> str | None:
         """Return `target`, or None if the file would grow too much. `href` has the fragment."""
         _, mark, fragment = href.partition("#")
         to = self.target(url, role, mark + fragment)

@@ -11,7 +11,7 @@ from crawler.documents import markup
 from crawler.documents.encoding import UTF8, decode
 from crawler.sinks import references as limits
 from crawler.sinks.mirror_paths import DRAWING, PART, file_of, relative
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 from crawler.sinks.rewriting import BLANK, ORIGIN, REFRESH, quoted, without_active_names
 
 STUB_REFRESH: Final = "0; url="  # the refresh of a stub
@@ -83,7 +83,7 @@ class _Links:
             found = REFRESH.match(value)
             before, href = (STUB_REFRESH, "") if found is None else (found[1], found[2])
         _, mark, fragment = href.partition("#")
-        name = file_of(url, Role.PAGE)
+        name = file_of(url, ReferenceRole.PAGE)
         if name in self.files:
             return before + relative(name, self.path) + mark + fragment
         if attribute == "content":

@@ -10,7 +10,7 @@ from crawler.documents.charset import media_type, style_text, to_utf8
 from crawler.documents.page import HTML_TYPES, XHTML
 from crawler.sinks.inert import is_drawing, xml_text
 from crawler.sinks.manifests import in_manifest
-from crawler.sinks.references import References, Role
+from crawler.sinks.references import ReferenceRole, References
 from crawler.sinks.rewriting import collect_references
 from crawler.sinks.styles import in_style
 
@@ -23,7 +23,7 @@ BYTES_READ_MAX: Final = 5_000_000
 class Requisites(NamedTuple):
     """The URLs that a file needs, with their roles. `whole`: whether they are complete."""
 
-    roles: Mapping[str, Role]
+    roles: Mapping[str, ReferenceRole]
     whole: bool
 
 
@@ -34,11 +34,15 @@ class _Collector(References):
         super().__init__()
         self._url = url
         self._scripts = scripts
-        self.roles: dict[str, Role] = {}
+        self.roles: dict[str, ReferenceRole] = {}
 
-    def target(self, url: str, role: Role, fragment: str) -> None:
+    def target(self, url: str, role: ReferenceRole, fragment: str) -> None:
         del fragment
-        if role is Role.PAGE or (role is Role.SCRIPT and not self._scripts) or url == self._url:
+        if (
+            role is ReferenceRole.PAGE
+            or (role is ReferenceRole.SCRIPT and not self._scripts)
+            or url == self._url
+        ):
             return
         if len(self.roles) < REQUISITES_MAX:
             self.roles.setdefault(url, role)

@@ -17,7 +17,7 @@ from typing import Final
 from crawler.documents import markup
 from crawler.documents.encoding import UTF8, decode
 from crawler.documents.query import with_encoded_query
-from crawler.sinks.references import References, Role
+from crawler.sinks.references import ReferenceRole, References
 from crawler.sinks.styles import in_srcset, in_style
 from policies.url import canonical
 
@@ -29,11 +29,16 @@ REFRESH: Final = re.compile(
     r"(\s*+[0-9.]*+\s*+[;,]\s*+(?:url\s*+=\s*+)?+['\"]?+)([^'\"]*+)", re.IGNORECASE
 )
 _DEPTH_MAX: Final = 3  # nested srcdoc documents
-_PAGE, _PART, _STYLE, _SCRIPT = Role.PAGE, Role.PART, Role.STYLE, Role.SCRIPT
+_PAGE, _PART, _STYLE, _SCRIPT = (
+    ReferenceRole.PAGE,
+    ReferenceRole.PART,
+    ReferenceRole.STYLE,
+    ReferenceRole.SCRIPT,
+)
 _HREFS: Final = {"href": _PART, "xlink:href": _PART}
 _LINKS: Final = {"href": _PAGE, "xlink:href": _PAGE}
 # Attributes with a URL, by element.
-_ATTRIBUTES: Final[dict[bytes, dict[str, Role]]] = {
+_ATTRIBUTES: Final[dict[bytes, dict[str, ReferenceRole]]] = {
     b"a": _LINKS,
     b"area": _LINKS,
     b"iframe": {"src": _PAGE},
@@ -222,7 +227,7 @@ class _DocumentWalk:
         yield from edits
 
     def _in_attribute(
-        self, tag: bytes, roles: dict[str, Role], name: str, written: tuple[str, int, int]
+        self, tag: bytes, roles: dict[str, ReferenceRole], name: str, written: tuple[str, int, int]
     ) -> Iterator[_Edit]:
         value, start, end = written
         self._room_bytes = self._references.room_bytes
@@ -272,7 +277,7 @@ class _DocumentWalk:
             to = BLANK  # would be loaded without a click
         return to, url
 
-    def _link_role(self, attributes: Attributes, rels: set[str]) -> Role | None:
+    def _link_role(self, attributes: Attributes, rels: set[str]) -> ReferenceRole | None:
         """Return the role of a `link` element, or None if it must be removed."""
         if "stylesheet" in rels:
             return _STYLE
@@ -283,7 +288,7 @@ class _DocumentWalk:
         if rels & _HINTS:
             return None
         if "manifest" in rels:
-            return Role.MANIFEST
+            return ReferenceRole.MANIFEST
         return _PART if any("icon" in rel or "image" in rel for rel in rels) else _PAGE
 
     def _base_tag(self, attributes: Attributes, start: int, end: int) -> _Edit:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from crawler.documents.encoding import UTF8
-from crawler.sinks.references import References, Role
+from crawler.sinks.references import ReferenceRole, References
 
 _WS: Final = r"[ \t\n\r\f]"
 
@@ -97,7 +97,7 @@ def in_style(
                 continue  # a string, not a URL
         if given is None or rule == "namespace":
             continue
-        role = Role.STYLE if rule == "import" else Role.PART
+        role = ReferenceRole.STYLE if rule == "import" else ReferenceRole.PART
         # Chromium always encodes the queries of imports in UTF-8.
         used = UTF8 if rule == "import" else encoding
         to = references.changed(_CSS_ESCAPE.sub(_unescaped, given), role, base, encoding=used)
@@ -135,7 +135,7 @@ def in_srcset(text: str, base: str, references: References) -> str | None:
     candidates: list[str] = []
     changed = False
     for href, descriptor in _candidates(text):
-        to = references.changed(href, Role.PART, base)
+        to = references.changed(href, ReferenceRole.PART, base)
         changed = changed or to is not None
         candidates.append(f"{href if to is None else to} {descriptor}".rstrip())
     return ", ".join(candidates) if changed else None

@@ -47,13 +47,13 @@ from crawler.steering.live_state import (
     nothing_to_do,
     resident_bytes,
 )
-from crawler.steering.queue_holds import LiveWait, QueueReason, hosts_held, reason_of
+from crawler.steering.queue_waits import LiveWait, QueueReason, hosts_waiting, reason_of
 from crawler.steering.waits import stored_wait
 from policies.holds import Hold
 from policies.robots import RuleSet
 from policies.scope import Scope
 from storage.history import HistoryCounts, Mark
-from storage.read_records import HostsHeld
+from storage.read_records import HostsWaiting
 from storage.reader import Reader
 from storage.store import Row, Stats, Store
 from storage.transient_faults import TransientFault
@@ -203,7 +203,7 @@ class Control:
             next_at=_wall(self.clock, wait_s, held),
             reason=self._sentence(reason),
             in_flight=held.busy,
-            in_hand=len(held.prefetched),
+            prefetched=len(held.prefetched),
             delay_s=held.pace.rest.delay_s,
             delay_source=held.pace.rest.source,
         )
@@ -213,7 +213,7 @@ class Control:
         if (held := self._frontier.permits.get(host)) is None:
             return None
         parked = tuple(itertools.chain.from_iterable(held.parked.values()))
-        return HostUrls(tuple(held.prefetched), parked, frozenset(held.held))
+        return HostUrls(tuple(held.prefetched), parked, frozenset(held.in_memory))
 
     def rules_of(self, origin: str) -> RuleSet | None:
         """The parsed robots.txt that governs an origin in memory; None for others."""
@@ -243,12 +243,12 @@ class Control:
             found[held.slot] = LiveWait(reason_of(reason.wait), until)
         return found
 
-    def hosts_held(self, reason: QueueReason) -> HostsHeld:
+    def hosts_waiting(self, reason: QueueReason) -> HostsWaiting:
         """Which hosts have queued URLs that wait for this, for `Reader.hosts_page`."""
-        return hosts_held(reason, self.live_waits(), overall=self.stands_still)
+        return hosts_waiting(reason, self.live_waits(), overall=self.overall_reason)
 
     @property
-    def stands_still(self) -> QueueReason | None:
+    def overall_reason(self) -> QueueReason | None:
         """Why no host at all is contacted; None if some may be."""
         if stops := self._frontier.permits.stops:
             return QueueReason.CRAWL_PAUSED if stops.paused else QueueReason.CRAWL_HELD
@@ -307,7 +307,7 @@ class Control:
     ) -> _T:
         """Carry out a step of a command, one at a time, in their order, and each to its end."""
 
-        async def in_turn() -> _T:
+        async def in_order() -> _T:
             async with self._steering:
                 async with self._scheduler.steering.obeying(command):
                     result = await change()
@@ -318,7 +318,7 @@ class Control:
                 return result
 
         self._scheduler.steering.prepare(command)
-        return await self._scheduler.whole(in_turn)
+        return await self._scheduler.whole(in_order)
 
     async def reload_here(self) -> None:
         """Read the config again in this worker alone, as another one has."""
@@ -384,7 +384,7 @@ class Control:
             self._scheduler.steering.apply(new)
             self.config = new
         if not same_pacing(old, new):
-            await self._scheduler.steering.rouse()
+            await self._scheduler.steering.recheck_delays()
         if not same_robots_rules(old, new):
             await self._scheduler.steering.read_robots_anew()
         if seeds:

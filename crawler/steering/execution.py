@@ -21,12 +21,12 @@ from crawler.explain.explanation import host_named, known_host
 from crawler.operator_commands import Result
 from crawler.processing.sitemaps import READ_AGAIN_S
 from crawler.scheduling.seeding import seed_link
-from crawler.steering.queue_holds import QueueReason
+from crawler.steering.queue_waits import QueueReason
 from policies.quarantine import QUARANTINED
 from policies.retries import FailureCode
 from policies.url import SeedError, parse_seed, without_userinfo
 from storage.paging import ROWS_MAX, HostFilter
-from storage.read_records import HostsHeld, UrlFilter, UrlList
+from storage.read_records import HostsWaiting, UrlFilter, UrlList
 from storage.reader import Reader
 from storage.store import SEEDS_AT_ONCE, Link, Row, Store
 
@@ -76,7 +76,7 @@ class Place(Protocol):
         """Read the config again. Raises ConfigError."""
         ...
 
-    def hosts_held(self, reason: QueueReason) -> HostsHeld:
+    def hosts_waiting(self, reason: QueueReason) -> HostsWaiting:
         """Which hosts have queued URLs that wait for this."""
         ...
 
@@ -163,14 +163,14 @@ async def _pieces(
     if state not in tuple(HostFilter):
         raise commands.InvalidCommandError("state", f"must be one of {', '.join(HostFilter)}")
     check_reason(command.reason)
-    held = place.hosts_held(QueueReason(command.reason)) if command.reason else None
+    waiting = place.hosts_waiting(QueueReason(command.reason)) if command.reason else None
     after: str | None = ""
     while after is not None:
         page = await place.reader.hosts_page(
             search=part_of_name(command.search),
             pattern="" if pattern == commands.ALL_HOSTS else pattern,
             state=state,
-            held=held,
+            waiting=waiting,
             limit=ROWS_MAX,
             after=after,
             now_s=place.clock.wall(),

@@ -81,13 +81,13 @@ class Activity(Struct, frozen=True, kw_only=True):
 class HostNow(Struct, frozen=True, kw_only=True):
     """A host in memory, at this moment. `next_at` (Unix seconds) is null while the host is in
     contact, or until an operator acts. `reason` says why it waits, in words; "ready" if it does
-    not. `in_hand` counts its URLs in memory."""
+    not. `prefetched` counts its URLs in memory."""
 
     state: HostState
     next_at: float | None
     reason: str
     in_flight: int
-    in_hand: int
+    prefetched: int
     delay_s: float
     delay_source: str
 

@@ -228,7 +228,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
 
 
 class UnknownDialectError(ValueError):
-    """There is no dialect of that name. The message lists the existing ones."""
+    """Raised for a name that no dialect has. The message lists the existing ones."""
 
 
 def dialects(names: str | Dialect | Iterable[str | Dialect]) -> tuple[Dialect, ...]:
@@ -249,9 +249,9 @@ def _named(name: str) -> Dialect:
         import difflib  # needed only for mistakes
 
         near = difflib.get_close_matches(name.lower(), DIALECTS, n=1)
-        meant = f"did you mean {near[0]!r}? Otherwise, " if near else ""
+        hint = f"did you mean {near[0]!r}? Otherwise, " if near else ""
         raise UnknownDialectError(
-            f"there is no dialect {name!r}; {meant}choose one of {', '.join(DIALECTS)}"
+            f"there is no dialect {name!r}; {hint}choose one of {', '.join(DIALECTS)}"
         )
     return row
 

@@ -48,7 +48,7 @@ class RequestRate(Struct, frozen=True, kw_only=True):
 
     @property
     def seconds_per_page(self) -> float:
-        """At most DELAY_S_MAX."""
+        """The seconds per page, at most DELAY_S_MAX."""
         return min(self.seconds / self.pages, DELAY_S_MAX)
 
 

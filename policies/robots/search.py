@@ -356,7 +356,7 @@ def rarest(keys: Mapping[str, Sequence[Entry]], entry: Entry, looked_at: int, co
 
 
 def _spots(count: int, looked_at: int) -> Sequence[int]:
-    """At most `looked_at` of `count` positions, from both ends."""
+    """Return at most `looked_at` of `count` positions, from both ends."""
     if count <= looked_at:
         return range(count)
     half = looked_at // 2

@@ -39,7 +39,7 @@ def blocked_groups(
     reason: str = "",
     limit: int = 100,
 ) -> BlockedGroups:
-    """As `Reader.blocked_groups`. Raises ValueError for invalid arguments."""
+    """Implement `Reader.blocked_groups`. Raises ValueError for invalid arguments."""
     check_limit(limit)
     conditions, values = rule_conditions(rule=rule, exact=exact, reason=reason)
     values |= {"limit": limit + 1, "most": GROUPED_MAX}

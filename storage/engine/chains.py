@@ -33,7 +33,7 @@ class _Block(NamedTuple):
 
 
 class Chains:
-    """For the store's thread only."""
+    """Blocks and frees redirects with the URL they lead to. For the store's thread only."""
 
     def __init__(self, sql: Statements) -> None:
         self._sql = sql
@@ -63,7 +63,7 @@ class Chains:
     def settle(self, roots: Iterable[int], changes: UrlChanges, wall_s: float) -> None:
         """Process what redirects to URLs that were blocked or freed, through any chain. All changes
         must have been written."""
-        self._follow([(root, 0) for root in self._led_to(roots)], changes, wall_s)
+        self._follow([(root, 0) for root in self._redirect_targets(roots)], changes, wall_s)
 
     def proceed(self, changes: UrlChanges, wall_s: float) -> None:
         """Process some of the waiting redirects."""
@@ -84,7 +84,7 @@ class Chains:
             room -= len(some)
             changed = self._treat(root, some, changes, wall_s)
             changes.write()
-            todo += [(one, 0) for one in self._led_to(changed)]
+            todo += [(one, 0) for one in self._redirect_targets(changed)]
         if todo:
             self._sql.many("put_chains", list(todo))
             self._left = True
@@ -105,10 +105,10 @@ class Chains:
             changed.append(row.id)
         return changed
 
-    def _led_to(self, urls: Iterable[int]) -> list[int]:
+    def _redirect_targets(self, urls: Iterable[int]) -> list[int]:
         """Return the URLs that anything redirects to."""
         rows: list[Values] = [(key,) for key in dict.fromkeys(urls)]
-        return self._sql.read_many(list[int], "led_to", rows)
+        return self._sql.read_many(list[int], "redirect_targets", rows)
 
     def _blocks(self, urls: Iterable[int]) -> dict[int, _Block]:
         rows: list[Values] = [(key,) for key in urls]

@@ -60,7 +60,7 @@ class ConnectionThread(aiosqlite.Connection, Generic[C]):
         return result
 
     async def _execute(self, fn: Callable[..., T], *args: object, **kwargs: object) -> T:
-        """In place of aiosqlite's, whose work a clock of tests cannot see."""
+        """Run a function as aiosqlite does, but in a way that a clock of tests can see."""
         if not self._running or not self._connection:
             raise ValueError("Connection closed")
         future = thread_work.begin()
@@ -69,7 +69,8 @@ class ConnectionThread(aiosqlite.Connection, Generic[C]):
         return result
 
     async def run_whole(self, work: Callable[[C], T]) -> T:
-        """As `run`, but a cancellation takes effect only after the function has returned."""
+        """Run a function as `run` does, but let a cancellation take effect only after it has
+        returned."""
         return await finish(asyncio.ensure_future(self.run(work)))
 
     def stop(self) -> asyncio.Future[object] | None:

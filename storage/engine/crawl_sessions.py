@@ -31,7 +31,7 @@ _SESSION_MAX: Final = 2**31
 
 
 class CrawlSessions:
-    """For the store's thread only."""
+    """The sessions of a crawl. For the store's thread only."""
 
     def __init__(self, sql: Statements, names: NameIds, copies: RobotsCopies) -> None:
         self._sql = sql

@@ -21,7 +21,8 @@ class Runner(Protocol):
         ...
 
     async def run_whole(self, work: Callable[[Connection], T]) -> T:
-        """As `run`, but a cancellation takes effect only after the function has returned."""
+        """Run a function as `run` does, but let a cancellation take effect only after it has
+        returned."""
         ...
 
 

@@ -30,22 +30,22 @@ _EMPTY = Prefetched(urls=(), next_due_in_s=None)
 _NUMBER_MAX = 1e11  # more seconds than any time has
 
 
-class Rooms(NamedTuple):
+class PrefetchShares(NamedTuple):
     """How many queued URLs are prefetched, and how many visited ones that are due again."""
 
     queued: int
     due: int
 
 
-def rooms(count: int, *, queued: int, due: int) -> Rooms:
+def prefetch_shares(count: int, *, queued: int, due: int) -> PrefetchShares:
     """Share out `count`: queued URLs first, but a quarter for visited ones, so that a site that
     grows without end is revisited too."""
     count = max(0, count)
     again = min(due, max(count // 4, count - queued))
-    return Rooms(min(queued, count - again), again)
+    return PrefetchShares(min(queued, count - again), again)
 
 
-class HeldHost(Struct):
+class LeasedHost(Struct):
     """A host that this session leases."""
 
     id: int
@@ -100,13 +100,13 @@ class Leases:
         self._names = names
         self._plans = plans
         self._session = 0
-        self._held: dict[str, HeldHost] = {}
+        self._leased: dict[str, LeasedHost] = {}
         self._tick = 0
 
     def start(self, session: int) -> None:
         """Void the leases of earlier sessions; their hosts stay not clean."""
         self._session = session
-        self._held.clear()
+        self._leased.clear()
         if self._sql.shared:
             return  # those of sessions that have ended are voided when that is certain
         leased = self._sql.read(list[int], "leased")
@@ -114,35 +114,35 @@ class Leases:
         self.settle(leased)
 
     def lose(self) -> None:
-        """Hold nothing any more: other sessions have taken the hosts."""
-        self._held.clear()
+        """Forget all leases: other sessions have taken the hosts."""
+        self._leased.clear()
 
     def resume(self, session: int) -> None:
         """Read the leases of this session again."""
         self._session = session
-        held = self._sql.read(list[tuple[int, str, int, int]], "held", session)
-        self._held = {name: HeldHost(key, epoch, ring) for key, name, epoch, ring in held}
+        leased = self._sql.read(list[tuple[int, str, int, int]], "held", session)
+        self._leased = {name: LeasedHost(key, epoch, ring) for key, name, epoch, ring in leased}
 
     def tick(self, now_s: float) -> int:
         """Return a number that grows with every call, across sessions too."""
         self._tick = max(self._tick + 1, int(now_s * 1e6))
         return self._tick
 
-    def held(self, update: HostUpdate) -> HeldHost | None:
-        held = self._held.get(update.slot)
-        return None if held is None or held.epoch != update.epoch else held
+    def leased(self, update: HostUpdate) -> LeasedHost | None:
+        leased = self._leased.get(update.slot)
+        return None if leased is None or leased.epoch != update.epoch else leased
 
     def lock(self, updates: Sequence[HostUpdate]) -> None:
-        """Where there are other sessions, keep them away from the hosts of a commit until it ends,
-        and find out which hosts this session has lost."""
+        """Keep other sessions away from the hosts of a commit until it ends, and find out which
+        hosts this session has lost."""
         if not self._sql.shared:
             return
-        held = {update.slot: self._held.get(update.slot) for update in updates}
-        rows: list[Values] = [(host.id, host.epoch) for host in held.values() if host is not None]
+        leased = {update.slot: self._leased.get(update.slot) for update in updates}
+        rows: list[Values] = [(host.id, host.epoch) for host in leased.values() if host is not None]
         still = set(self._sql.read_many(list[int], "lock_held", rows, self._session))
-        for slot, host in held.items():
+        for slot, host in leased.items():
             if host is not None and host.id not in still:
-                del self._held[slot]
+                del self._leased[slot]
 
     def settle(self, slots: Iterable[int]) -> None:
         """Compute when these hosts become ready."""
@@ -164,7 +164,7 @@ class Leases:
 
     def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
         ids = self._names.slots(slots, at.now_s)
-        free = [ids[name] for name in dict.fromkeys(slots) if name not in self._held]
+        free = [ids[name] for name in dict.fromkeys(slots) if name not in self._leased]
         return {lease.slot: lease for lease in self.lease(free, None, at)}
 
     def lease(
@@ -182,11 +182,11 @@ class Leases:
         self._sql.many("lease", [(row.id, self.tick(at.now_s)) for row in rows], self._session)
         self._names.forget_bodies()
         for row in rows:
-            self._held[row.name] = HeldHost(row.id, row.epoch + 1, row.ring)
-        hands: Mapping[str, Prefetched] = {}
+            self._leased[row.name] = LeasedHost(row.id, row.epoch + 1, row.ring)
+        prefetched: Mapping[str, Prefetched] = {}
         if urls is not None:
             wants = [Prefetch(slot=row.name, count=urls, referrers=referrers) for row in rows]
-            hands = self.prefetch(wants, at.now_s)
+            prefetched = self.prefetch(wants, at.now_s)
         copies, large = self._copies([(row.id,) for row in rows if row.origins])
         return [
             Lease(
@@ -200,7 +200,7 @@ class Leases:
                 body_bytes=row.body_bytes,
                 robots=copies.get(row.id, {}),
                 robots_large=large.get(row.id, {}),
-                prefetched=hands.get(row.name, _EMPTY),
+                prefetched=prefetched.get(row.name, _EMPTY),
                 robots_all=row.origins <= COPIES_PER_LEASE,
             )
             for row in rows
@@ -224,17 +224,17 @@ class Leases:
 
     # ------------------------------------------------------------ clocks
 
-    def rouse(self, slot: str | None, now_s: float) -> None:
+    def recheck_delays(self, slot: str | None, now_s: float) -> None:
         most = COPIES_PER_LEASE + 1
         if slot is None:
-            rows = self._sql.rows("rouse", now_s, most)
+            rows = self._sql.rows("recheck_delays", now_s, most)
         else:
-            rows = self._sql.rows("rouse_one", now_s, most, slot)
+            rows = self._sql.rows("recheck_delay_of", now_s, most, slot)
         self.settle([int(row[0] or 0) for row in rows])
 
-    def wind(
+    def write_clocks(
         self,
-        updates: Sequence[tuple[HeldHost, HostUpdate]],
+        updates: Sequence[tuple[LeasedHost, HostUpdate]],
         at: Moment,
         tally: CounterChanges | None = None,
     ) -> None:
@@ -244,27 +244,27 @@ class Leases:
         tally = tally or CounterChanges()
         contacts: list[Values] = []
         released = []
-        for held, update in updates:
+        for leased, update in updates:
             clock = update.clock
             new = update.contacts[-CONTACTS_KEPT:]
-            held.ring += len(update.contacts)
+            leased.ring += len(update.contacts)
             contacts += [
                 (
-                    held.id, (held.ring - len(new) + n) % CONTACTS_KEPT, _bounded(c.start_at),
+                    leased.id, (leased.ring - len(new) + n) % CONTACTS_KEPT, _bounded(c.start_at),
                     _bounded(c.end_at), c.kind, c.status,
                 )
                 for n, c in enumerate(new)
             ]  # fmt: skip
             stored = _stored(clock)
-            clocks[held.id] = (
-                held.id, now_s + _wait_s(clock.next_in_s),
-                now_s + stored.backoff_in_s if stored.backoff_in_s > 0 else None, held.ring,
+            clocks[leased.id] = (
+                leased.id, now_s + _wait_s(clock.next_in_s),
+                now_s + stored.backoff_in_s if stored.backoff_in_s > 0 else None, leased.ring,
                 None if stored.rested_s is None else now_s - stored.rested_s,
-                *structs.astuple(stored), *tally.of_slot(held.id),
+                *structs.astuple(stored), *tally.of_slot(leased.id),
             )  # fmt: skip
             if update.release:
-                released.append(held.id)
-                del self._held[update.slot]
+                released.append(leased.id)
+                del self._leased[update.slot]
         # A server draws the stamp by itself.
         stamp = () if self._sql.shared else (self._session,)
         self._sql.many("wind_slots", list(clocks.values()), *at.stamp, *stamp)
@@ -277,19 +277,19 @@ class Leases:
         self, wants: Sequence[Prefetch], now_s: float, *, ended: Collection[int] = ()
     ) -> dict[str, Prefetched]:
         """Return the best due URLs of leased hosts. The ids in `ended` no longer count as held."""
-        slots = {held.id: want for want in wants if (held := self._held.get(want.slot))}
+        slots = {leased.id: want for want in wants if (leased := self._leased.get(want.slot))}
         if not slots:
             return {}
         keys: list[Values] = [(key,) for key in slots]
         self._sql.many("promote", keys, now_s, PROMOTED_AT_ONCE)
-        in_hand = set(chain.from_iterable(want.held for want in wants)).difference(ended)
+        in_memory = set(chain.from_iterable(want.in_memory for want in wants)).difference(ended)
         most = max(want.count for want in wants) + 1  # one more shows whether there are more
         referrers = any(want.referrers for want in wants)
-        taken = msgspec.json.encode(list(in_hand)).decode()
+        taken = msgspec.json.encode(list(in_memory)).decode()
         offers: dict[int, list[_Offer]] = {}
         waits: dict[int, list[float]] = {}
         # Of a host with very many origins, some at a time, starting after those of the last time.
-        start = {k: self._held[want.slot].after for k, want in slots.items() if want.queued}
+        start = {k: self._leased[want.slot].after for k, want in slots.items() if want.queued}
         asking = dict(start)
         wrapped: set[int] = set()
         while asking:
@@ -328,7 +328,7 @@ class Leases:
             for slot in asking:
                 more = len(seen.get(slot, ())) == ORIGINS_AT_ONCE
                 last = max(seen[slot]) if more else 0
-                self._held[slots[slot].slot].after = last
+                self._leased[slots[slot].slot].after = last
                 if len(offers.get(slot, ())) > slots[slot].count:
                     continue
                 if more and not (slot in wrapped and last >= start[slot]):
@@ -338,23 +338,23 @@ class Leases:
                     further[slot] = 0
             asking = further
         again = self._plans.again(slots, taken, now_s)
-        hands = {}
+        prefetched = {}
         for slot, want in slots.items():
             offered = offers.get(slot, [])
             offered.sort(key=lambda offer: offer[0])
             due, next_revisit_in_s = again.get(slot, ([], None))
-            room = rooms(want.count, queued=len(offered), due=len(due))
+            shares = prefetch_shares(want.count, queued=len(offered), due=len(due))
             next_due_in_s: float | None = None
-            if len(offered) > room.queued:
+            if len(offered) > shares.queued:
                 next_due_in_s = 0.0
             elif slot in waits:
                 next_due_in_s = max(0.0, min(waits[slot]))
-            hands[want.slot] = Prefetched(
-                urls=[queued for _, queued in offered[: room.queued]] + due[: room.due],
+            prefetched[want.slot] = Prefetched(
+                urls=[queued for _, queued in offered[: shares.queued]] + due[: shares.due],
                 next_due_in_s=next_due_in_s,
-                next_revisit_in_s=0.0 if len(due) > room.due else next_revisit_in_s,
+                next_revisit_in_s=0.0 if len(due) > shares.due else next_revisit_in_s,
             )
-        return hands
+        return prefetched
 
 
 def _stored(clock: HostClock) -> HostClock:

@@ -22,7 +22,8 @@ AHEAD_S: Final = 86_400.0
 
 @dataclass(slots=True)
 class LinkNotes:
-    """Applies it after the links were inserted. For the store's thread only."""
+    """Applies what links add to URLs, after the links were inserted. For the store's thread
+    only."""
 
     sql: Statements
     names: NameIds
@@ -61,7 +62,7 @@ class LinkNotes:
         self.sql.many("make_sitemaps", new)
 
     def _data(self, links: Sequence[Link]) -> None:
-        """Seeds were given on purpose: their data replaces what was there."""
+        """Store the data of seeds, in place of what was there: seeds were given on purpose."""
         data = {link.url: link.data for link in links if link.seed and link.data is not None}
         if not data:
             return

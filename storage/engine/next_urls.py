@@ -37,7 +37,7 @@ _ROWS: Final = (
 
 
 def next_urls(sql: Statements, host: str, *, limit: int = 20, now_s: float) -> list[Row]:
-    """As `Reader.next_urls`. Raises ValueError for an invalid limit."""
+    """Implement `Reader.next_urls`. Raises ValueError for an invalid limit."""
     check_limit(limit)
     among: dict[str, Parameter] = {"origins": origins_of(sql, findable(host)), "most": ORIGINS_MAX}
     ids: list[int] = []

@@ -33,15 +33,15 @@ def fail_some(
     failure: HostFailure,
     *,
     limit: int,
-    wind: bool,
+    with_clock: bool,
 ) -> int:
-    """Fail up to `limit` queued URLs of a held host and return how many. `wind`: also write
-    the host's clock."""
+    """Fail up to `limit` queued URLs of a leased host and return how many. `with_clock`: also
+    write the host's clock."""
     writer.leases.lock([update])
-    held = writer.leases.held(update)
-    if held is None:
+    leased = writer.leases.leased(update)
+    if leased is None:
         return 0
-    some = writer.sql.read(list[tuple[int, int]], "some_queued", held.id, failure.origin, limit)
+    some = writer.sql.read(list[tuple[int, int]], "some_queued", leased.id, failure.origin, limit)
     tally = CounterChanges()
     if some:
         text = writer.names.texts([failure.error])[failure.error]
@@ -50,11 +50,11 @@ def fail_some(
         writer.sql.run("fail_some", ids, text, failure.attempts, failure.last_at)
         writer.sql.run("fail_some_urls", ids)
         for origin_id, count in Counter(origin_id for _, origin_id in some).items():
-            tally.count(origin_id, held.id, QUEUED, -count)
-            tally.count(origin_id, held.id, FAILED, count)
+            tally.count(origin_id, leased.id, QUEUED, -count)
+            tally.count(origin_id, leased.id, FAILED, count)
     writer.finish(tally, {})
-    if wind:
-        writer.leases.wind([(held, update)], writer.at)
+    if with_clock:
+        writer.leases.write_clocks([(leased, update)], writer.at)
     return len(some)
 
 
@@ -126,12 +126,12 @@ def set_controls(
     for slot in slots:
         known += writer.sql.row("control", paused, change_slow, slow_s, slot) is not None
         if change_slow:
-            writer.leases.rouse(slot, writer.at.now_s)
+            writer.leases.recheck_delays(slot, writer.at.now_s)
     return known
 
 
 def recheck_delays(writer: Writer, session: int) -> None:
-    writer.leases.rouse(None, writer.at.now_s)
+    writer.leases.recheck_delays(None, writer.at.now_s)
 
 
 def set_paused(writer: Writer, paused: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Concatenate, Final, ParamSpec
 from msgspec import Struct
 
 from storage.columns import VIEWS
-from storage.engine.queue_query import held_ids
+from storage.engine.queue_query import waiting_ids
 from storage.engine.statements import Parameter, Statements
 from storage.paging import (
     FILTER_SQL,
@@ -28,7 +28,7 @@ from storage.paging import (
     sort_of,
     value_of,
 )
-from storage.read_records import HostsHeld
+from storage.read_records import HostsWaiting
 from storage.store import RowPage
 
 P = ParamSpec("P")
@@ -49,16 +49,16 @@ class HostsQuery(Struct, frozen=True, kw_only=True):
 
     sql: str
     values: dict[str, Parameter]
-    held: HostsHeld | None
+    waiting: HostsWaiting | None
     sort: str
     limit: int
 
     def read(self, sql: Statements) -> RowPage:
         columns = VIEWS["hosts"]
         values = dict(self.values)
-        if self.held is not None:
-            values["named"] = _ids_of(sql, self.held.named)
-            values["others"] = _ids_of(sql, self.held.others)
+        if self.waiting is not None:
+            values["named"] = _ids_of(sql, self.waiting.named)
+            values["others"] = _ids_of(sql, self.waiting.others)
         found = sql.select(self.sql, values)
         rows = [dict(zip(columns, row, strict=True)) for row in found[: self.limit]]
         if len(found) <= self.limit:
@@ -79,7 +79,7 @@ def hosts(
     search: str = "",
     pattern: str = "",
     state: str = "all",
-    held: HostsHeld | None = None,
+    waiting: HostsWaiting | None = None,
     sort: str = "host",
     limit: int = 100,
     after: str = "",
@@ -99,8 +99,8 @@ def hosts(
         whole = pattern.removeprefix("*.")
         conditions.append("(host LIKE :pattern ESCAPE '!' OR host LIKE :whole ESCAPE '!')")
         values |= {"pattern": findable(_like(pattern)), "whole": findable(_like(whole))}
-    if held is not None:
-        stored = f"id IN ({held_ids(held.stored)})" if held.stored else "FALSE"
+    if waiting is not None:
+        stored = f"id IN ({waiting_ids(waiting.stored)})" if waiting.stored else "FALSE"
         conditions.append(f"queued > 0 AND (id IN :named OR ({stored} AND NOT (id IN :others)))")
     if after:
         values["value"], values["name"] = host_place(after, sort)
@@ -114,7 +114,7 @@ def hosts(
         f"SELECT {', '.join(VIEWS['hosts'])} FROM hosts WHERE {' AND '.join(conditions)}"  # noqa: S608
         f" ORDER BY {order} LIMIT :limit"
     )
-    return HostsQuery(sql=sql, values=values, held=held, sort=sort, limit=limit)
+    return HostsQuery(sql=sql, values=values, waiting=waiting, sort=sort, limit=limit)
 
 
 def _like(pattern: str) -> str:
@@ -224,7 +224,7 @@ _LINES: Final = (
 
 
 def blocked_lines(sql: Statements, origin: str, *, limit: int = 100_000) -> dict[int, int]:
-    """As `Reader.blocked_lines`."""
+    """Implement `Reader.blocked_lines`."""
     rows = sql.select(_LINES, {"origin": findable(origin), "limit": limit})
     return {_int(line): _int(count) for line, count in rows}
 

@@ -49,13 +49,13 @@ QUERY: Final = (
 )
 
 
-def queue_holds(sql: Statements, now_s: float) -> list[Row]:
-    """As `Reader.queue_holds`."""
+def queue_waits(sql: Statements, now_s: float) -> list[Row]:
+    """Implement `Reader.queue_waits`."""
     found = sql.select(QUERY, {"now": float(now_s)})
     return [dict(zip(COLUMNS, row, strict=True)) for row in found]
 
 
-def held_ids(reasons: Sequence[StoredReason]) -> str:
+def waiting_ids(reasons: Sequence[StoredReason]) -> str:
     """A query for the ids of the hosts whose rows have one of these reasons, as of `:now`."""
     wanted = ", ".join(f"'{StoredReason(reason)}'" for reason in reasons)
     return f"SELECT id FROM ({_HELD}) AS reasons WHERE reason IN ({wanted})"  # noqa: S608

@@ -61,7 +61,7 @@ def plan_row(key: int, slot: int, plan: Plan, now_s: float) -> Values:
 
 @dataclass(slots=True)
 class RecrawlPlans:
-    """For the store's thread only."""
+    """Reads and writes the recrawl plans of URLs. For the store's thread only."""
 
     sql: Statements
 

@@ -129,7 +129,7 @@ def plain(batch: Batch) -> Batch:
         prefetch=[
             structs.replace(
                 want,
-                held=[id_ for id_ in want.held if _is_plain(id_)],
+                in_memory=[id_ for id_ in want.in_memory if _is_plain(id_)],
                 closed=[origin for origin in want.closed if _is_plain(origin)],
             )
             for want in batch.prefetch
@@ -159,7 +159,7 @@ def ended(batch: Batch) -> Batch:
     ids = {outcome.id for outcome in batch.outcomes}
     hosts: list[HostUpdate] = [structs.replace(update, contacts=()) for update in batch.hosts]
     wants = [
-        structs.replace(want, held=[id_ for id_ in want.held if id_ not in ids])
+        structs.replace(want, in_memory=[id_ for id_ in want.in_memory if id_ not in ids])
         for want in batch.prefetch
     ]
     return Batch(hosts=hosts, prefetch=wants)

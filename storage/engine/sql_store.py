@@ -142,7 +142,7 @@ class SqlStore:
             await finish(asyncio.ensure_future(self._end()))
 
     async def _end(self) -> None:
-        """Whether or not the end of the session can be recorded, the database is released."""
+        """Release the database, whether or not the end of the session can be recorded."""
         with contextlib.suppress(StoreError):
             if session := self._calls.session:
                 await self._end_session(session)
@@ -396,20 +396,23 @@ class SqlStore:
             return 0
 
     async def _fail_host(self, session: int, update: HostUpdate, failure: HostFailure) -> int:
-        """As `fail_host`. Raises RefusedError before any URL has failed."""
+        """Fail the URLs of a host as `fail_host` does. Raises RefusedError before any URL has
+        failed."""
 
-        def fail(update: HostUpdate, *, wind: bool) -> Work[int]:
+        def fail(update: HostUpdate, *, with_clock: bool) -> Work[int]:
             return lambda writer: operator_work.fail_some(
-                writer, session, update, failure, limit=BULK_URLS, wind=wind
+                writer, session, update, failure, limit=BULK_URLS, with_clock=with_clock
             )
 
         held = structs.replace(update, release=False)  # until all have failed
-        failed = some = await self._calls.run(fail(held, wind=True))
+        failed = some = await self._calls.run(fail(held, with_clock=True))
         while some == BULK_URLS:
-            some = await self._calls.run(fail(held, wind=False))
+            some = await self._calls.run(fail(held, with_clock=False))
             failed += some
         if update.release:
-            failed += await self._calls.run(fail(structs.replace(update, contacts=()), wind=True))
+            failed += await self._calls.run(
+                fail(structs.replace(update, contacts=()), with_clock=True)
+            )
         return failed
 
     async def drop_failed(self, host: str | None = None, code: str | None = None) -> int:

@@ -129,11 +129,11 @@ class Connection(Protocol):
         ...
 
     def begin_anew(self) -> None:
-        """What was known of the database is forgotten."""
+        """Forget what was known of the database."""
         ...
 
     def enrolled(self, session: int) -> None:
-        """This worker's session has this number."""
+        """Learn the number of this worker's session."""
         ...
 
     def commit(self) -> None:

@@ -198,7 +198,8 @@ class Transactions:
                 self.faults.set(None)
 
     async def must_run(self, work: Work[T]) -> T:
-        """As `run`, but a refused value breaks the store: there is nothing to store instead."""
+        """Run a transaction as `run` does, but let a refused value break the store: there is
+        nothing to store instead."""
         try:
             return await self.run(work)
         except RefusedError as error:
@@ -208,7 +209,7 @@ class Transactions:
             raise error.cause from None
 
     async def run_or(self, work: Work[T], otherwise: T) -> T:
-        """As `run`, but log a refused value and return `otherwise`."""
+        """Run a transaction as `run` does, but log a refused value and return `otherwise`."""
         try:
             return await self.run(work)
         except RefusedError as error:

@@ -154,7 +154,7 @@ class UrlChanges:
         self._tally.count(row.origin, row.slot, UNGOVERNED, -1)
 
     def visited(self, row: UrlRow, page: Visited, ids: Mapping[str, int]) -> None:
-        """`ids`: of the URLs that the page refers to."""
+        """Change a URL to visited. `ids`: of the URLs that the page refers to."""
         self._leave(row)
         self._enter(row, UrlState.VISITED)
         self._tally.count(row.origin, row.slot, BODY_BYTES, page.body_bytes)

@@ -36,7 +36,7 @@ _IDS: Final = {
 
 
 def urls_page(sql: Statements, wanted: UrlFilter, *, limit: int = 100, after: str = "") -> RowPage:
-    """As `Reader.urls_page`. Raises ValueError for invalid arguments."""
+    """Implement `Reader.urls_page`. Raises ValueError for invalid arguments."""
     check_limit(limit)
     before = url_place(after, wanted.state) if after else _LARGEST
     conditions, values = _conditions(wanted)
@@ -95,7 +95,7 @@ def _page(columns: Sequence[str], found: Sequence[Values], kind: str, end: int |
 
 
 def failures_by_code(sql: Statements) -> dict[str, int]:
-    """As `Reader.failures_by_code`."""
+    """Implement `Reader.failures_by_code`."""
     rows = sql.select(
         "SELECT t.text, q.urls FROM (SELECT f.error, count(*) AS urls FROM"
         " (SELECT error FROM failures ORDER BY id DESC LIMIT :limit) AS f GROUP BY f.error) AS q"
@@ -127,7 +127,7 @@ _STATES: Final = {
 def seeds_page(
     sql: Statements, *, text: str = "", state: str = "", limit: int = 100, after: str = ""
 ) -> RowPage:
-    """As `Reader.seeds_page`. Raises ValueError for invalid arguments."""
+    """Implement `Reader.seeds_page`. Raises ValueError for invalid arguments."""
     check_limit(limit)
     before = url_place(after, "seeds") if after else _LARGEST
     looked_through = LOOKED_THROUGH_MAX if text or state else limit + 1
@@ -169,7 +169,7 @@ _SAMPLE: Final = (
 
 
 def sampled_urls(sql: Statements, origin: str, *, limit: int = 200) -> list[str]:
-    """As `Reader.sampled_urls`. Raises ValueError for an invalid limit."""
+    """Implement `Reader.sampled_urls`. Raises ValueError for an invalid limit."""
     check_limit(limit)
     name = findable(origin)
     found = sql.select("SELECT id FROM origins WHERE name = :name", {"name": name})

@@ -126,7 +126,7 @@ class Writer:
         return len(slots)
 
     def revive(self, session: int) -> None:
-        """Continue a session that was ended, and holds nothing any more."""
+        """Continue a session that was ended, and leases nothing any more."""
         self.leases.lose()
         self.sql.run("revive", session)
 
@@ -163,17 +163,17 @@ class Writer:
 
     def link(self, outcomes: Sequence[Outcome], hosts: Sequence[HostUpdate]) -> Mapping[str, int]:
         """Insert the links of outcomes; return how many URLs were queued, by slot. A host that is
-        no longer held may have lost its pages, too: the links of these are kept without them.
+        no longer leased may have lost its pages, too: the links of these are kept without them.
 
         Where there are other sessions, this is a transaction of its own before `complete`: links
         lead to hosts of other sessions, whose rows must not be locked as long as a commit takes.
         """
-        held = {update.slot for update in hosts if self.leases.held(update) is not None}
-        ours = [outcome for outcome in outcomes if outcome.slot in held]
+        leased = {update.slot for update in hosts if self.leases.leased(update) is not None}
+        ours = [outcome for outcome in outcomes if outcome.slot in leased]
         tally, skipped = CounterChanges(), Counter[str]()
         self._insert_links(ours, ours, tally, skipped)
         for one in outcomes:
-            if one.slot not in held and isinstance(one, Visited | SitemapRead):
+            if one.slot not in leased and isinstance(one, Visited | SitemapRead):
                 self._insert(one.links, tally, skipped)
         self.finish(tally, skipped)
         return tally.added
@@ -206,24 +206,24 @@ class Writer:
         if not self.sql.alone and any(isinstance(one, Moved) for one in batch.outcomes):
             raise AloneNeeded
         self.leases.lock(batch.hosts)
-        held = {update.slot: self.leases.held(update) for update in batch.hosts}
-        stale = {slot for slot, lease in held.items() if lease is None}
-        stale.update(outcome.slot for outcome in batch.outcomes if outcome.slot not in held)
+        leased = {update.slot: self.leases.leased(update) for update in batch.hosts}
+        stale = {slot for slot, lease in leased.items() if lease is None}
+        stale.update(outcome.slot for outcome in batch.outcomes if outcome.slot not in leased)
         outcomes = [outcome for outcome in batch.outcomes if outcome.slot not in stale]
         tally, skipped = CounterChanges(), Counter(batch.skipped)
         linking = () if self.sql.shared else batch.outcomes
         ids = self._insert_links(linking, outcomes, tally, skipped)
         moves = self.outcomes.apply(outcomes, ids, tally, skipped, self.at)
-        winding = [(lease, update) for update in batch.hosts if (lease := held[update.slot])]
+        writing = [(lease, update) for update in batch.hosts if (lease := leased[update.slot])]
         # A host's counters are written with its clock, unless an origin moves: what it takes along
         # to another host is subtracted from counters that must be right by then.
         together = not moves
-        wound = {lease.id for lease, _ in winding} if together else set[int]()
-        moved = self.finish(tally, skipped, moves, but=wound)
-        self.leases.wind(winding, self.at, tally if together else None)
+        written = {lease.id for lease, _ in writing} if together else set[int]()
+        moved = self.finish(tally, skipped, moves, but=written)
+        self.leases.write_clocks(writing, self.at, tally if together else None)
         self.leases.settle(moved)
         prefetched = self.leases.prefetch(
-            [want for want in batch.prefetch if held.get(want.slot) is not None],
+            [want for want in batch.prefetch if leased.get(want.slot) is not None],
             now_s,
             ended={outcome.id for outcome in outcomes},
         )
@@ -337,8 +337,8 @@ class Writer:
         self.finish(tally, skipped)
         if also is not None:
             self.leases.lock([also])
-        if also is not None and (held := self.leases.held(also)) is not None:
-            self.leases.wind([(held, also)], self.at)
+        if also is not None and (leased := self.leases.leased(also)) is not None:
+            self.leases.write_clocks([(leased, also)], self.at)
         return Completed(stale=frozenset(), added=tally.added, prefetched={}, refused=refused)
 
     def robots_get(self, origin: str) -> RobotsState | None:

@@ -30,14 +30,14 @@ _UPSERT: Final = re.compile(r"FROM v(?=\s+ON CONFLICT \(([^)]*)\) DO)")
 
 
 def words(source: str) -> str:
-    """As `Dialect.words`."""
+    """Implement `Dialect.words`."""
     for pattern, own in _RULES:
         source = pattern.sub(own, source)
     return change_calls(source, "json_rows", "coalesce(json_agg({}), '[]')".format)
 
 
 def statement(sql: str) -> str:
-    """As `Dialect.statement`: with one array for each column of the rows."""
+    """Implement `Dialect.statement`, with one array for each column of the rows."""
     rows = rows_of(sql)
     if rows is None:
         return sql

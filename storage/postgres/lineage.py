@@ -42,7 +42,8 @@ class SessionState(NamedTuple):
 
     @classmethod
     def found(cls, beat: object, commits: object) -> SessionState | None:
-        """As it is read from the database: None if there is no such session."""
+        """Return the state of a session as it was read from the database; None if there is no such
+        session."""
         if beat is None:
             return None
         assert isinstance(beat, int)
@@ -90,14 +91,14 @@ class Lineage:
         return self._unsettled is not None
 
     def enrolled(self, session: int) -> None:
-        """This worker's session has this number."""
+        """Learn the number of this worker's session."""
         if session == self._session:
             return
         with self._lock:
             self._session, self._known = session, SessionState()
 
     def begin_anew(self) -> None:
-        """This worker has forgotten what it knew."""
+        """Forget what this worker knew."""
         with self._lock:
             self._returns, self._session, self.reason = None, 0, None
             self._known = SessionState()

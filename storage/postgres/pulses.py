@@ -21,7 +21,7 @@ from storage.postgres.lineage import Lineage, SessionState, place_of
 from storage.postgres.schema import check_readable
 from storage.postgres.server_connection import ServerConnection, UnderWay
 from storage.postgres.statements import PostgresStatements
-from storage.records import HeldAddress, Order, Pulse, WorkerStatus
+from storage.records import LeasedAddress, Order, Pulse, WorkerStatus
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class Silence:
         ]
 
 
-class Activity:
+class SessionActivity:
     """Counts the other sessions that may have work, or may have had some a moment ago.
 
     A session counts as active while it is not idle, and while it is not heard of: it may have begun
@@ -160,7 +160,7 @@ class Pulses:
         self._order = 0  # the newest that was received
         # What follows is changed by the thread only, and read by others.
         self._silence = Silence()
-        self._activity = Activity()
+        self._activity = SessionActivity()
         self._count = 0
         self._times_opened = 0
         self._holds_addresses = False
@@ -194,7 +194,7 @@ class Pulses:
             await asyncio.wait([stopped], timeout=_CLOSE_S)
 
     async def pulse(self, session: int, status: WorkerStatus) -> Pulse | None:
-        """As `Store.pulse`; `lost` if the session had been ended."""
+        """Renew the session as `Store.pulse` does; `lost` if it had been ended."""
         done = await self._run(partial(self._renew, session, status))
         if done is None:
             return None
@@ -304,11 +304,11 @@ class Pulses:
 
     def _hold(
         self, session: int, wanted: Mapping[str, float], sql: PostgresStatements
-    ) -> Mapping[str, HeldAddress]:
+    ) -> Mapping[str, LeasedAddress]:
         """Hold these addresses, with their delays in seconds, and no others."""
         if not wanted and not self._holds_addresses:
             return {}
         asked = msgspec.json.encode(wanted).decode()
         held = sql.read(_HeldShape, "hold_addresses", session, asked)
         self._holds_addresses = bool(held)
-        return {name: HeldAddress(rest_s, bool(wanted)) for name, rest_s, wanted in held}
+        return {name: LeasedAddress(rest_s, bool(wanted)) for name, rest_s, wanted in held}

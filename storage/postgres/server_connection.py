@@ -82,7 +82,7 @@ class ServerConnection:
         self.times_opened += 1
 
     def ensure_open(self) -> None:
-        """As `open`, if the connection was lost."""
+        """Open the connection as `open` does, if it was lost."""
         if self.sql.db is None or self.sql.db.is_closed():
             self.open()
 

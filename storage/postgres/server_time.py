@@ -32,12 +32,12 @@ class _Anchor(NamedTuple):
 class ServerTime:
     """`storage.timekeeper.StoreTime`, by the clock of a server.
 
-    All workers reckon by the server's clock plus a shift that is stored in the database. Between
-    two transactions, each continues with its own `elapsed_s`. Where the two differ, the server's
+    All workers use the server's clock plus a shift that is stored in the database. Between two
+    transactions, each continues with its own `elapsed_s`. Where the two differ, the server's
     clock was set; the worker that notices it first corrects the shift for all. So setting the clock
     of any machine neither lengthens nor shortens a delay.
 
-    Times are reckoned from the moment the server's answer arrived, so they are never ahead of the
+    Times count from the moment the server's answer arrived, so they are never ahead of the
     server; `late_s` is by how much they may be behind.
     """
 

@@ -396,7 +396,7 @@ SELECT json_rows(id) FROM (
 ) AS q;
 
 -- Of the given ones, those that anything redirects to.
--- name: led_to
+-- name: redirect_targets
 WITH v (id bigint) AS ROWS
 SELECT json_rows(v.id) FROM v
 WHERE EXISTS (SELECT 1 FROM redirects AS r WHERE r.target = v.id);
@@ -529,7 +529,7 @@ UPDATE crawl SET session = session + 1 RETURNING session;
 -- name: name_session
 UPDATE sessions SET name = $1::text WHERE id = $2::bigint;
 
--- name: rouse_one
+-- name: recheck_delay_of
 UPDATE slots AS s SET next_at = s.ended_at
 WHERE s.name = $3::text AND s.lease IS NULL AND s.next_at > $1::double precision
 AND s.ended_at < s.next_at AND s.next_at <= s.ended_at + s.delay_s + 0.001

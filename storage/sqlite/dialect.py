@@ -21,7 +21,7 @@ _WORDS: Final = (
 
 
 def words(source: str) -> str:
-    """As `Dialect.words`."""
+    """Implement `Dialect.words`."""
     for word, own in _WORDS:
         source = source.replace(word, own)
     source = _ARRAY.sub(r"IN (SELECT value FROM json_each(\1::text))", source)
@@ -29,7 +29,7 @@ def words(source: str) -> str:
 
 
 def statement(sql: str) -> str:
-    """As `Dialect.statement`. Where rows are padding, their first column is NULL."""
+    """Implement `Dialect.statement`. Where rows are padding, their first column is NULL."""
     rows = rows_of(sql)
     if rows is None:
         return PARAMETER.sub(r"?\1", sql)

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 import pytest
 
 from crawler.sinks.mirror_paths import file_of
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, redirect
 from tests.site.conftest import Courtly
 from tests.site.web import conftest as web_tests
@@ -117,7 +117,7 @@ async def test_a_mirror_of_saved_pages_has_no_dead_link(
             for number, url in enumerate(seeds):
                 if number % 50 == 0:
                     tab = await browser.tab()
-                seen = await _look(tab, (mirror / file_of(url, Role.PAGE)).as_uri())
+                seen = await _look(tab, (mirror / file_of(url, ReferenceRole.PAGE)).as_uri())
                 links += len(seen["links"])
                 dead += [(url, link) for link in seen["links"] if _is_dead(link, mirror)]
                 broken += [(url, image) for image in seen["images"] if _is_ours(image, mirror)]

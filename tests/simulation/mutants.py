@@ -137,8 +137,8 @@ PACING: Final = (
     Mutant(
         "a reload does not change the pace of hosts in memory",
         "crawler/frontier/host_queue.py",
-        "self.pace.rules = rules\n        self.pace.revision += 1\n        self.pace.reckon()",
-        "self.pace.revision += 1\n        self.pace.reckon()",
+        "self.pace.rules = rules\n        self.pace.revision += 1\n        self.pace.recompute()",
+        "self.pace.revision += 1\n        self.pace.recompute()",
     ),
     Mutant(
         "the operator's delay is not applied to hosts in memory",
@@ -259,7 +259,7 @@ FRONTIER: Final = (
     Mutant(
         "prefetched URLs do not count as held",
         "crawler/frontier/frontier.py",
-        "                host.held.update(queued.id for queued in hand.urls)\n",
+        "                host.in_memory.update(queued.id for queued in hand.urls)\n",
         "",
     ),
     Mutant(
@@ -531,8 +531,8 @@ STORE: Final = (
     Mutant(
         "held URLs are handed out again",
         "storage/engine/leases.py",
-        "in_hand = set(chain.from_iterable(want.held for want in wants)).difference(ended)",
-        "in_hand = set[int]()",
+        "in_memory = set(chain.from_iterable(want.in_memory for want in wants)).difference(ended)",
+        "in_memory = set[int]()",
     ),
     Mutant(
         "the mark of pages fetched without robots.txt is not stored",
@@ -555,8 +555,8 @@ STORE: Final = (
     Mutant(
         "backoffs are not stored",
         "storage/engine/leases.py",
-        "held.id, now_s + _wait_s(clock.next_in_s),",
-        "held.id, now_s,",
+        "leased.id, now_s + _wait_s(clock.next_in_s),",
+        "leased.id, now_s,",
     ),
     Mutant(
         "the store's time begins anew with each session",
@@ -573,7 +573,7 @@ STORE: Final = (
     Mutant(
         "a host is released before its last outcome",
         "storage/engine/leases.py",
-        "                del self._held[update.slot]\n",
+        "                del self._leased[update.slot]\n",
         "                pass\n",
     ),
     Mutant(

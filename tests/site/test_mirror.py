@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crawler.sinks.mirror_paths import file_of
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ async def test_a_mirror_opens_in_a_browser_without_a_network(courtly: Courtly) -
         here |= site(web.url("b.test"))
         await courtly.crawl(web, "a.test", politeness=POLITE)
 
-        def file(path: str, role: Role = Role.PAGE, host: str = "a.test") -> Path:
+        def file(path: str, role: ReferenceRole = ReferenceRole.PAGE, host: str = "a.test") -> Path:
             return folder / file_of(web.url(host, path), role)
 
         assert web.log.paths("b.test") == ["/robots.txt", "/pic?id=3"], "only what the page needs"
@@ -134,9 +134,9 @@ async def test_a_mirror_opens_in_a_browser_without_a_network(courtly: Courtly) -
         lost = file("/lost").read_text("utf-8-sig")
         assert f'href="{web.url("a.test", "/gone")}"' in lost, "it leads to what is not there"
         assert 'content=""' in lost, "nobody is led to the network without a click"
-        assert file("/paper", Role.PART).with_suffix(".pdf").read_bytes() == b"%PDF-1.4"
+        assert file("/paper", ReferenceRole.PART).with_suffix(".pdf").read_bytes() == b"%PDF-1.4"
         assert "~.pdf" in file("/paper").read_text("utf-8-sig")
-        assert file("/moved.png", Role.PART).read_bytes() == site("")["/a.png"].body
+        assert file("/moved.png", ReferenceRole.PART).read_bytes() == site("")["/a.png"].body
         assert "a.test" in (folder / "index.html").read_text()
 
         title = title_in_browser(file("/"))
@@ -174,14 +174,16 @@ async def test_what_is_withdrawn_or_not_to_be_kept_is_not_there(courtly: Courtly
     async with LocalWeb({"a.test": pages}) as web:
         await courtly.crawl(web, "a.test", politeness={**POLITE, "delay": 0.2})
         assert len(courtly.urls("blocked", "withdrawn = 1")) == 3
-        notice = folder / file_of(web.url("a.test", "/staff/1"), Role.PAGE)
+        notice = folder / file_of(web.url("a.test", "/staff/1"), ReferenceRole.PAGE)
         assert "<h1>Withdrawn</h1>" in notice.read_text()
         for path in ("/staff/p.png", "/kept", "/hidden"):
-            for role in Role:
+            for role in ReferenceRole:
                 assert not (folder / file_of(web.url("a.test", path), role)).exists()
         staff = {
             one.name
-            for one in (folder / file_of(web.url("a.test"), Role.PAGE)).parent.glob("staff/*")
+            for one in (folder / file_of(web.url("a.test"), ReferenceRole.PAGE)).parent.glob(
+                "staff/*"
+            )
         }
         assert staff == {"1~.html", "paper~.html"}, "notices; the paper itself is gone"
         assert "/x.png" not in web.log.paths("a.test"), "nobody needs it"
@@ -191,7 +193,7 @@ async def test_a_later_run_links_what_came_since(courtly: Courtly) -> None:
     folder = courtly.sink("mirror", "mirror")
     pages = {"/": html("Home", "/a"), "/a": html("A", "/b#x"), "/b": html("B", "/")}
     async with LocalWeb({"a.test": pages}) as web:
-        place = folder / file_of(web.url("a.test", "/a"), Role.PAGE)
+        place = folder / file_of(web.url("a.test", "/a"), ReferenceRole.PAGE)
         await courtly.crawl(web, "a.test", politeness=POLITE, crawl={"max_pages": 2})
         assert f'href="{web.url("a.test", "/b")}#x"' in place.read_text()
         await courtly.crawl(web, politeness=POLITE)
@@ -233,7 +235,9 @@ async def test_kill_9_misses_no_page_and_the_next_run_sees_to_the_links(courtly:
         assert courtly.urls("queued"), "the kills came in the midst of it"
         await courtly.crawl(web, politeness=POLITE)
         for path in pages:
-            page = (folder / file_of(web.url("a.test", path), Role.PAGE)).read_text("utf-8-sig")
+            page = (folder / file_of(web.url("a.test", path), ReferenceRole.PAGE)).read_text(
+                "utf-8-sig"
+            )
             assert f'href="{web.url("a.test", "/no")}"' in page, "it is not there"
             n = int(path[1:] or 0)
             for m in (2 * n + 1, 2 * n + 2):

@@ -18,7 +18,7 @@ import pytest
 from crawler import Crawler
 from crawler.documents.crawled_page import CrawledPage
 from crawler.sinks.mirror_paths import file_of
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 from storage.sqlite import file_reader
 from tests.site.commands import retried
@@ -308,7 +308,7 @@ async def test_pages_visited_again_come_when_they_have_changed(courtly: Courtly)
         assert told == {"new": "page", "kept": "page", "shy": "noindex", "staff": "robots"}
 
         def file(path: str) -> Path:
-            return folder / file_of(web.url("a.test", path), Role.PAGE)
+            return folder / file_of(web.url("a.test", path), ReferenceRole.PAGE)
 
         assert "Changed" in file("/new").read_text()
         assert not file("/kept").exists()

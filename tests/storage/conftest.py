@@ -161,7 +161,7 @@ class Rig:
                 Prefetch(
                     slot=lease.slot,
                     count=want,
-                    held=held,
+                    in_memory=held,
                     closed=closed,
                     revisits=revisits,
                     queued=queued,

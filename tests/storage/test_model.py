@@ -366,7 +366,7 @@ class Stores(RuleBasedStateMachine):
                     Prefetch(
                         slot=slot,
                         count=count,
-                        held=[ids[n] for ids in self.hand[slot].values()],
+                        in_memory=[ids[n] for ids in self.hand[slot].values()],
                         closed=shut,
                         revisits=revisits,
                     )
@@ -610,7 +610,7 @@ class Stores(RuleBasedStateMachine):
         self.paused = paused
 
     @rule()
-    def rouse(self) -> None:
+    def recheck_delays(self) -> None:
         for n, store in enumerate((self.memory, self.second)):
             self.run(store.recheck_delays(self.sessions[n]))
 

@@ -153,7 +153,7 @@ def _of_row(row: Row, first_at: float | None, after_s: float, now_s: float) -> N
 
 def _first_at(control: Control, row: HostRow, now_s: float) -> float | None:
     """When the next request to a host may begin; None if nobody can say."""
-    if row.paused or control.stands_still is not None:
+    if row.paused or control.overall_reason is not None:
         return None
     if row.now is None:
         return max(now_s, row.next_at or 0.0, row.backoff_until or 0.0)

@@ -47,7 +47,7 @@ from crawler.steering.execution import (
     pattern_of,
     stored_name,
 )
-from crawler.steering.queue_holds import QueueReason
+from crawler.steering.queue_waits import QueueReason
 from crawler.version import __version__
 from policies.url import SeedError, host_of, origin_of
 from storage import paging
@@ -187,7 +187,7 @@ class Operations:
                 search=part_of_name(search),
                 pattern="" if pattern == ALL_HOSTS else pattern,
                 state=state,
-                held=self._control.hosts_held(QueueReason(reason)) if reason else None,
+                waiting=self._control.hosts_waiting(QueueReason(reason)) if reason else None,
                 sort=sort,
                 limit=limit,
                 after=after,

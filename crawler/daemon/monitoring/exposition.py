@@ -24,7 +24,7 @@ from crawler.daemon.responses import Status
 from crawler.explain.formatting import plain
 from crawler.operator_commands import CrawlState
 from crawler.steering.live_state import HostState
-from crawler.steering.queue_holds import QueueReason
+from crawler.steering.queue_waits import QueueReason
 from crawler.version import __version__
 from policies.holds import HoldReason
 

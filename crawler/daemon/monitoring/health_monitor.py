@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.daemon.health import Evidence, Health, Space, dated, judge
+from crawler.daemon.health import Health, HealthEvidence, Space, dated, judge
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_counts import RecentCounts
 from crawler.observer import Observer
 from crawler.steering.live_state import Activity
-from crawler.steering.queue_holds import QueueHold
+from crawler.steering.queue_waits import QueueWait
 from crawler.threads import in_thread
 from storage.location import FileLocation
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class HealthMonitor(Observer):
     """The health of one crawl. `metrics` counts what happens in it.
 
-    undelivered: why notifications do not reach the webhook (`Evidence.undelivered`).
+    undelivered: why notifications do not reach the webhook (`HealthEvidence.undelivered`).
     """
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
@@ -37,7 +37,7 @@ class HealthMonitor(Observer):
         self._committed_s = clock.monotonic()
         self._waiting_s: float | None = None  # since when outcomes wait to be committed
         self._health: Health | None = None
-        self._queue: Sequence[QueueHold] = ()
+        self._queue: Sequence[QueueWait] = ()
         self.undelivered: str | None = None
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
@@ -67,7 +67,7 @@ class HealthMonitor(Observer):
         now: Activity,
         stats: Stats,
         workers: Sequence[Worker] = (),
-        queue: Sequence[QueueHold] | None = None,
+        queue: Sequence[QueueWait] | None = None,
     ) -> Health:
         """The health at this moment. queue: what holds the queue; None: as it was the last time."""
         if queue is not None:
@@ -75,7 +75,7 @@ class HealthMonitor(Observer):
         self._note(now.uncommitted)
         counts = self._metrics.counts()
         found = judge(
-            Evidence(
+            HealthEvidence(
                 state=now.state,
                 held=now.held,
                 recent=self._counts.last(counts, now_s=self._clock.monotonic()),

@@ -9,7 +9,7 @@ from typing import Final
 
 from crawler.clock import Clock
 from crawler.steering.control import Control
-from crawler.steering.queue_holds import QueueHold, queue_holds
+from crawler.steering.queue_waits import QueueWait, queue_waits
 from storage.reader import Reader
 from storage.store import StoreError
 
@@ -24,14 +24,14 @@ class QueueView:
         self._control = control
         self._reader = reader
         self._clock = clock
-        self._kept: tuple[QueueHold, ...] = ()
+        self._kept: tuple[QueueWait, ...] = ()
         self._began_s = -math.inf
         self._took_s = 0.0
         self._state: object = None
         self._lock = asyncio.Lock()
         self.at: float | None = None
 
-    async def holds(self, kept_s: float = KEPT_S) -> tuple[QueueHold, ...]:
+    async def holds(self, kept_s: float = KEPT_S) -> tuple[QueueWait, ...]:
         """The reasons, the one with the most URLs first, as of `kept_s` ago at most. While the
         database cannot be read, as they were before."""
         async with self._lock:
@@ -41,14 +41,14 @@ class QueueView:
                 return self._kept
             now_s = self._clock.wall()
             try:
-                rows = await self._reader.queue_holds(now_s)
+                rows = await self._reader.queue_waits(now_s)
             except StoreError:
                 return self._kept
             self._state = self._control.state
-            self._kept = queue_holds(
+            self._kept = queue_waits(
                 rows,
                 self._control.live_waits(),
-                overall=self._control.stands_still,
+                overall=self._control.overall_reason,
                 pages_per_s=self._control.pages_per_s,
                 now_s=now_s,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from crawler.steering.queue_holds import PHRASES
+from crawler.steering.queue_waits import PHRASES
 
 STATES: Final = (
     ("all", "any"),

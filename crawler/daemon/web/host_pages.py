@@ -13,12 +13,12 @@ from crawler.daemon.robots_responses import RobotsLine
 from crawler.daemon.web import filters
 from crawler.daemon.web.host_filters import REASONS, STATES, conditions, filter_of, is_filtered
 from crawler.daemon.web.rendering import PageHandlers, link
-from crawler.daemon.web.robots_sheet import Mark, sheet
+from crawler.daemon.web.robots_sheet import LineMark, sheet
 from crawler.daemon.web.timeline import timeline
 from crawler.explain.formatting import connections_failed, counted
 from crawler.explain.robots_remark import remark_on
 from crawler.explain.sentences import FORBIDDEN
-from crawler.steering.queue_holds import PHRASES, QueueReason
+from crawler.steering.queue_waits import PHRASES, QueueReason
 from policies.retries import is_address_refused
 
 HOSTS_PER_PAGE: Final = 50
@@ -265,14 +265,14 @@ def attention(row: HostRow, kind: str) -> str:
     return "paused by an operator" if row.paused else ""
 
 
-def _marks(line: RobotsLine, sampled: int) -> tuple[Mark, ...]:
+def _marks(line: RobotsLine, sampled: int) -> tuple[LineMark, ...]:
     """What a line of robots.txt did to URLs of its origin."""
     marks = []
     if line.blocked:
-        marks.append(Mark(kind="blocked", words=f"blocked {line.blocked:,}"))
+        marks.append(LineMark(kind="blocked", words=f"blocked {line.blocked:,}"))
     if line.allowed:
         some = f"allows {line.allowed:,} of {sampled:,} sampled"
-        marks.append(Mark(kind="allowed", words=some))
+        marks.append(LineMark(kind="allowed", words=some))
     return tuple(marks)
 
 

@@ -23,7 +23,7 @@ from crawler.explain.formatting import counted
 from crawler.explain.sentences import returns_sentence
 from crawler.operator_commands import CrawlState
 from crawler.steering.live_state import HOST_WORDS
-from crawler.steering.queue_holds import QueueHold, QueueReason
+from crawler.steering.queue_waits import QueueReason, QueueWait
 from storage.store import StoreError
 
 SPANS: Final = (("10m", "10 min", 600.0), ("1h", "1 h", 3_600.0), ("24h", "24 h", 86_400.0))
@@ -171,7 +171,7 @@ def queue_rows(status: Status) -> list[dict[str, object]]:
     ]
 
 
-def _until(hold: QueueHold) -> str:
+def _until(hold: QueueWait) -> str:
     """The end of a wait without a time to come."""
     if hold.reason in _UNTIL_RESUMED:
         return "until resumed"

@@ -25,7 +25,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class LineMark:
     """The effect of a line. `kind` is its CSS class: blocked or allowed."""
 
     kind: str
@@ -40,7 +40,7 @@ class SheetRow:
     text: str
     comment: bool = False
     ours: bool = False  # in the group that applies to the crawler
-    marks: Sequence[Mark] = ()
+    marks: Sequence[LineMark] = ()
     findings: Sequence[Finding] = ()
 
 
@@ -73,7 +73,7 @@ async def sheet(
     body: str,
     *,
     name: str,
-    marks: Mapping[int, Sequence[Mark]],
+    marks: Mapping[int, Sequence[LineMark]],
     agents: Sequence[str] = (),
     dialect: Sequence[str] = (),
 ) -> Sheet:
@@ -89,7 +89,7 @@ async def sheet(
 def _sheet(
     body: str,
     name: str,
-    marked: tuple[tuple[int, tuple[Mark, ...]], ...],
+    marked: tuple[tuple[int, tuple[LineMark, ...]], ...],
     agents: tuple[str, ...],
     dialect: tuple[str, ...],
 ) -> Sheet:

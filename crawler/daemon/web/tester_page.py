@@ -10,7 +10,7 @@ from aiohttp import web
 from crawler.daemon.problem import Problem
 from crawler.daemon.responses import CheckedUrl
 from crawler.daemon.web.rendering import PageHandlers, form_of
-from crawler.daemon.web.robots_sheet import Mark, sheet
+from crawler.daemon.web.robots_sheet import LineMark, sheet
 from crawler.explain.formatting import counted
 from policies.url import without_userinfo
 
@@ -98,18 +98,18 @@ def _summary(by_url: Mapping[str, Sequence[CheckedUrl]], dialects: int) -> str:
     )
 
 
-def _marks(verdicts: Sequence[CheckedUrl], dialects: int) -> dict[int, list[Mark]]:
+def _marks(verdicts: Sequence[CheckedUrl], dialects: int) -> dict[int, list[LineMark]]:
     """The effect of each deciding line, and its dialects."""
     deciding: dict[int, dict[bool, list[str]]] = {}
     for verdict in verdicts:
         if verdict.line is not None:
             by_side = deciding.setdefault(verdict.line, {})
             by_side.setdefault(verdict.allowed, []).append(verdict.dialect)
-    marks: dict[int, list[Mark]] = {}
+    marks: dict[int, list[LineMark]] = {}
     for line, sides in deciding.items():
         for allowed, repeated in sides.items():
             names = list(dict.fromkeys(repeated))
             where = "in all dialects" if len(names) == dialects else f"in {', '.join(names)}"
             kind, verb = ("allowed", "allows") if allowed else ("blocked", "blocks")
-            marks.setdefault(line, []).append(Mark(kind=kind, words=f"{verb} {where}"))
+            marks.setdefault(line, []).append(LineMark(kind=kind, words=f"{verb} {where}"))
     return marks

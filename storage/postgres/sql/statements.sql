@@ -370,8 +370,8 @@ FROM totals;
 
 -- ---------------------------------------------------------------- leases
 
--- Free hosts that rest from their last contact alone, and could be reckoned anew.
--- name: rouse
+-- Free hosts that rest from their last contact alone, and whose delay could be computed anew.
+-- name: recheck_delays
 WITH l AS (
   SELECT s.id FROM slots AS s
   WHERE s.lease IS NULL AND s.next_at > $1::double precision AND s.ended_at < s.next_at

@@ -68,8 +68,8 @@ INSERT INTO crawl (id, session, last_at, shift_s) VALUES (1, 0, ?, 0.0);
 -- name: begin_session
 INSERT OR REPLACE INTO sessions (id, name, began_at) VALUES (?, ?, ?);
 
--- Free hosts that rest from their last contact alone, and could be reckoned anew.
--- name: rouse
+-- Free hosts that rest from their last contact alone, and whose delay could be computed anew.
+-- name: recheck_delays
 UPDATE slots SET next_at = ended_at
 WHERE lease IS NULL AND next_at > ?1 AND ended_at < next_at
 AND next_at <= ended_at + delay_s + 0.001

@@ -144,7 +144,7 @@ async def resume(path: Path) -> None:
                 for n, one in enumerate(lease.prefetched.urls)
             ]  # fmt: skip
             update = HostUpdate(slot=lease.slot, epoch=lease.epoch, clock=lease.clock)
-            want = Prefetch(slot=lease.slot, count=5, held=[])
+            want = Prefetch(slot=lease.slot, count=5, in_memory=[])
             await store.complete(session, Batch(outcomes=pages, hosts=[update], prefetch=[want]))
         for due in await store.robots_due(session, limit=9):
             await store.robots_get(due.origin)

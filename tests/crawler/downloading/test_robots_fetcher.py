@@ -113,7 +113,7 @@ class Rig:
             name: lost.failures for host in self.permits for name, lost in host.out_of_reach.items()
         }
 
-    async def hold(self, slot: str) -> HostQueue | None:
+    async def lease(self, slot: str) -> HostQueue | None:
         if slot in self.held_elsewhere:
             return None
         if (host := self.permits.get(slot)) is not None:
@@ -122,7 +122,7 @@ class Rig:
 
     async def judge(self, url: str) -> Pass | Shut | Verdict:
         """The gate's answer, once robots.txt has been asked for if that is needed."""
-        host = await self.hold(url.split("/")[2].partition(":")[0])
+        host = await self.lease(url.split("/")[2].partition(":")[0])
         assert host is not None
         for _ in range(3):
             passed = self.robots.check(host, url)
@@ -171,7 +171,7 @@ async def test_robots_txt_of_an_origin_is_fetched_once_however_many_ask(rig: Rig
     """ "One robots fetch per origin at a time, each hop a turn of its host": law 2, no verdict
     before it, and each origin of a host for itself, one after the other."""
     rig.answers["http://a.test/robots.txt"] = FORBIDS
-    host = await rig.hold("a.test")
+    host = await rig.lease("a.test")
     assert host is not None
     for n in range(20):
         assert rig.robots.check(host, f"http://a.test/{n}") is ASKING
@@ -205,7 +205,7 @@ async def test_pages_wait_until_the_copy_is_committed(
     delays: list[float] = []
     monkeypatch.setattr(rig.store, "robots_put", slow)
     rig.answers["http://a.test/robots.txt"] = text("User-agent: *\nCrawl-delay: 7\n")
-    host = cast("HostQueue", await rig.hold("a.test"))
+    host = cast("HostQueue", await rig.lease("a.test"))
     assert await rig.judge("http://a.test/x") is GOVERNED
     assert answers == [ASKING, ASKING]
     assert delays == [7]
@@ -252,7 +252,7 @@ async def test_each_hop_is_made_at_its_hosts_turn_and_the_rules_govern_the_first
     rig.answers["http://b.test/1"] = redirect("http://a.test/2")
     rig.answers["http://a.test/2"] = redirect("http://b.test/3")
     rig.answers["http://b.test/3"] = FORBIDS
-    await rig.hold("b.test")
+    await rig.lease("b.test")
     assert isinstance(await rig.judge("http://a.test/p"), Verdict)
     assert rig.log.paths() == ["/robots.txt", "/1", "/2", "/3"]
     for host in ("a.test", "b.test"):
@@ -316,7 +316,7 @@ async def test_no_turn_is_held_while_another_is_awaited(rig: Rig) -> None:
     for one, other in (("a", "b"), ("b", "a")):
         rig.answers[f"http://{one}.test/robots.txt"] = redirect(f"http://{other}.test/shared")
         rig.answers[f"http://{other}.test/shared"] = FORBIDS
-    hosts = [cast("HostQueue", await rig.hold(f"{name}.test")) for name in "ab"]
+    hosts = [cast("HostQueue", await rig.lease(f"{name}.test")) for name in "ab"]
     for host in hosts:
         assert rig.robots.check(host, f"http://{host.slot}/p") is ASKING
     await rig.asked()
@@ -380,7 +380,7 @@ async def test_a_hop_that_cannot_be_connected_to_opens_nothing_either(rig: Rig) 
     for name in "abc":
         rig.answers[f"http://{name}.test/robots.txt"] = redirect("http://dead.test/shared")
     rig.answers["http://dead.test/shared"] = FailureCode.CONNECT
-    hosts = [cast("HostQueue", await rig.hold(f"{name}.test")) for name in "abc"]
+    hosts = [cast("HostQueue", await rig.lease(f"{name}.test")) for name in "abc"]
     for host in hosts:
         assert rig.robots.check(host, f"http://{host.slot}/p") is ASKING
     await rig.asked()
@@ -412,7 +412,7 @@ async def test_closed_it_asks_no_more(rig: Rig) -> None:
     )
     rig.answers["http://b.test/robots.txt"] = text("", status=500)
     assert await rig.judge("http://b.test/p") is UNGOVERNED
-    a = cast("HostQueue", await rig.hold("a.test"))
+    a = cast("HostQueue", await rig.lease("a.test"))
     assert rig.robots.check(a, "http://a.test/p") is ASKING
     await rig.clock.sleep_until(rig.clock.monotonic() + 1)
     rig.robots.close()
@@ -426,7 +426,7 @@ async def test_a_host_no_longer_held_is_forgotten(rig: Rig) -> None:
     """Its retry clock does not ring, and whoever leases it anew is given what was kept."""
     rig.answers["http://a.test/robots.txt"] = text("", status=500)
     assert await rig.judge("http://a.test/p") is UNGOVERNED
-    host = cast("HostQueue", await rig.hold("a.test"))
+    host = cast("HostQueue", await rig.lease("a.test"))
     rig.frontier.drop(host)
     await rig.wait(DAY_S)
     assert rig.robots.get("http://a.test") is None
@@ -478,13 +478,13 @@ async def test_a_large_file_is_read_in_a_thread_where_it_is_fetched(
     rig.config.robots = RobotsRules(dialect=dialect)
     rig.answers["http://a.test/robots.txt"] = text(LARGE)
     read_in = ReadIn(monkeypatch)
-    host = await rig.hold("a.test")
+    host = await rig.lease("a.test")
     assert host is not None
     assert rig.robots.check(host, "http://a.test/q") is ASKING
     await rig.asked()
     if "google" not in dialect[:1]:
         # Its Crawl-delay counted as soon as the contact was over.
-        assert host.pace.next_turn(rig.clock.monotonic(), rig.clock.wall())[0] > 5
+        assert host.pace.next_contact(rig.clock.monotonic(), rig.clock.wall())[0] > 5
     await judged_apart(rig, read_in)
 
 
@@ -559,7 +559,7 @@ async def test_suspects_are_fetched_one_at_a_time_others_meanwhile(
     rig.answers["http://bad3.test/robots.txt"] = redirect("http://good3.test/robots.txt")
     rig.answers["http://bad4.test/robots.txt"] = not_found()
     for origin in [*suspects, *others]:
-        host = await rig.hold(origin[7:])
+        host = await rig.lease(origin[7:])
         assert host is not None
         assert rig.robots.check(host, f"{origin}/") is ASKING
     await rig.asked()
@@ -597,7 +597,7 @@ async def test_a_quarantine_ends_on_its_clock(rig: Rig) -> None:
     for _ in range(2):
         known = died_with(known, now_s=rig.clock.wall())
     await rig.store.robots_put(rig.session, "a.test", "http://a.test", known)
-    await rig.hold("a.test")
+    await rig.lease("a.test")
     await rig.wait(QUARANTINE_S - 60)
     assert rig.log.paths() == []
     await rig.wait(120)

@@ -18,7 +18,7 @@ from crawler.frontier.process_contacts import (
     LOOK_S,
     NEVER,
     Register,
-    Sharer,
+    SharedContacts,
     share_contacts,
 )
 from crawler.testing import JumpClock
@@ -26,13 +26,13 @@ from crawler.testing import JumpClock
 HOST = "a.test"
 
 
-def sharers(count: int) -> tuple[Register, list[Sharer]]:
+def sharing(count: int) -> tuple[Register, list[SharedContacts]]:
     register = Register()
-    return register, [Sharer(register) for _ in range(count)]
+    return register, [SharedContacts(register) for _ in range(count)]
 
 
 def test_a_lone_sharer_never_waits() -> None:
-    _, (one,) = sharers(1)
+    _, (one,) = sharing(1)
     for now_s in (0.0, 0.1, 0.2):
         assert one.free_s(HOST, now_s, 1.0, claim=True) == NEVER
         assert one.begin(HOST, now_s, 5.0)
@@ -41,7 +41,7 @@ def test_a_lone_sharer_never_waits() -> None:
 
 
 def test_another_waits_for_the_end_of_the_contact_and_its_delay() -> None:
-    _, (one, two) = sharers(2)
+    _, (one, two) = sharing(2)
     assert one.begin(HOST, 0.0, 5.0)
     assert two.free_s(HOST, 1.0, 1.0, claim=True) == 6.0  # an estimate: it is not over
     assert not two.begin(HOST, 1.0, 1.0)
@@ -53,14 +53,14 @@ def test_another_waits_for_the_end_of_the_contact_and_its_delay() -> None:
 
 
 def test_a_permit_that_was_given_back_leaves_no_delay() -> None:
-    _, (one, two) = sharers(2)
+    _, (one, two) = sharing(2)
     assert one.begin(HOST, 0.0, 5.0)
     one.give_back(HOST)
     assert two.begin(HOST, 0.0, 5.0)
 
 
 def test_whoever_waited_longest_is_next() -> None:
-    _, (one, two, three) = sharers(3)
+    _, (one, two, three) = sharing(3)
     one.begin(HOST, 0.0, 1.0)
     assert two.free_s(HOST, 0.1, 1.0, claim=True) == 1.1
     assert three.free_s(HOST, 0.2, 1.0, claim=True) > 2.0
@@ -75,7 +75,7 @@ def test_whoever_waited_longest_is_next() -> None:
 
 
 def test_a_sharer_that_does_not_come_loses_its_place() -> None:
-    _, (one, two) = sharers(2)
+    _, (one, two) = sharing(2)
     one.begin(HOST, 0.0, 1.0)
     due_s = two.free_s(HOST, 0.1, 1.0, claim=True)
     one.end(HOST, 0.5, 1.0)
@@ -84,7 +84,7 @@ def test_a_sharer_that_does_not_come_loses_its_place() -> None:
 
 
 def test_after_a_contact_of_a_closed_sharer_the_shorter_delay_suffices() -> None:
-    _, (one, two, three) = sharers(3)
+    _, (one, two, three) = sharing(3)
     one.begin(HOST, 0.0, 600.0)
     one.closed = True
     assert two.free_s(HOST, 0.5, 5.0, claim=False) > 100  # it is still under way
@@ -98,7 +98,7 @@ def test_after_a_contact_of_a_closed_sharer_the_shorter_delay_suffices() -> None
 
 
 def test_asking_without_a_claim_takes_no_place() -> None:
-    _, (one, two) = sharers(2)
+    _, (one, two) = sharing(2)
     one.begin(HOST, 0.0, 1.0)
     two.free_s(HOST, 0.1, 1.0, claim=False)
     one.end(HOST, 0.5, 1.0)
@@ -106,7 +106,7 @@ def test_asking_without_a_claim_takes_no_place() -> None:
 
 
 def test_a_sharer_that_is_gone_in_the_middle_of_a_contact_blocks_nobody() -> None:
-    _, (one, two) = sharers(2)
+    _, (one, two) = sharing(2)
     one.begin(HOST, 0.0, 5.0)
     del one
     gc.collect()
@@ -115,7 +115,7 @@ def test_a_sharer_that_is_gone_in_the_middle_of_a_contact_blocks_nobody() -> Non
 
 
 def test_without_a_delay_it_is_looked_at_often() -> None:
-    _, (one, two) = sharers(2)
+    _, (one, two) = sharing(2)
     one.begin(HOST, 0.0, 0.0)
     assert two.free_s(HOST, 0.0, 1.0, claim=True) == LOOK_S
     one.end(HOST, 0.001, 0.0)
@@ -123,7 +123,7 @@ def test_without_a_delay_it_is_looked_at_often() -> None:
 
 
 def test_memory_is_bounded_by_the_hosts_whose_delay_runs() -> None:
-    register, (one,) = sharers(1)
+    register, (one,) = sharing(1)
     for n in range(10 * FIRST_ROOM):
         one.begin(f"{n}.test", float(n), 5.0)
         one.end(f"{n}.test", n + 0.5, 5.0)
@@ -132,7 +132,7 @@ def test_memory_is_bounded_by_the_hosts_whose_delay_runs() -> None:
 
 def test_with_long_delays_the_soonest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_contacts, "HOSTS_KEPT_MAX", 2 * FIRST_ROOM)
-    register, (one,) = sharers(1)
+    register, (one,) = sharing(1)
     one.begin("open.test", 0.0, 5.0)
     for n in range(5 * FIRST_ROOM):
         one.begin(f"{n}.test", 0.0, 5.0)
@@ -153,7 +153,7 @@ async def test_sharers_of_different_clocks_are_apart() -> None:
 
 def test_threads_never_contact_a_host_together() -> None:
     """Real threads, real time: nobody begins before the delay after another's contact."""
-    register, all_ = sharers(4)
+    register, all_ = sharing(4)
     log: list[tuple[float, float, int]] = []
     until_s = time.monotonic() + 1.5
 

@@ -230,7 +230,7 @@ async def test_it_commits_at_once_for_a_host_with_nothing_else_to_do(rig: Rig) -
     (batch,) = rig.store.batches
     (want,) = batch.prefetch
     assert want.slot == "a.test"
-    assert set(want.held) == {1}  # 0 is settled by this very commit
+    assert set(want.in_memory) == {1}  # 0 is settled by this very commit
     assert set(want.closed) == {"http://a.test:81", "https://a.test"}
     assert {outcome.id for outcome in batch.outcomes} == {0, 9}
     assert sorted(update.slot for update in batch.hosts) == ["a.test", "b.test"]

@@ -49,7 +49,7 @@ async def test_what_is_ready_to_run_runs_before() -> None:
     done: list[str] = []
 
     async def compute(name: str) -> None:
-        await first.turn("a.test")
+        await first.wait("a.test")
         done.append(name)
 
     async with asyncio.TaskGroup() as group:
@@ -65,7 +65,7 @@ async def test_all_go_in_order_and_few_in_one_pass() -> None:
     went: list[tuple[int, int]] = []
 
     async def compute(number: int) -> None:
-        await first.turn("a.test")
+        await first.wait("a.test")
         went.append((number, passes.number))
 
     async with asyncio.TaskGroup() as group:
@@ -79,13 +79,13 @@ async def test_all_go_in_order_and_few_in_one_pass() -> None:
 
 async def test_one_that_is_cancelled_holds_nobody_up() -> None:
     first = parse_queue()
-    waiting = [asyncio.create_task(first.turn("a.test")) for _ in range(4)]
+    waiting = [asyncio.create_task(first.wait("a.test")) for _ in range(4)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     waiting[2].cancel()
     await asyncio.wait(waiting)
     assert [task.cancelled() for task in waiting] == [True, False, True, False]
-    await first.turn("a.test")
+    await first.wait("a.test")
 
 
 async def test_domains_take_turns() -> None:
@@ -93,7 +93,7 @@ async def test_domains_take_turns() -> None:
     went: list[str] = []
 
     async def compute(domain: str) -> None:
-        await queue.turn(domain)
+        await queue.wait(domain)
         went.append(domain)
 
     async with asyncio.TaskGroup() as group:
@@ -110,7 +110,7 @@ async def test_a_domain_whose_pages_take_long_leaves_half_of_the_time(one_domain
         ended_s: list[float] = []
 
         async def compute(domain: str, cost_s: float) -> None:
-            await queue.turn(domain)
+            await queue.wait(domain)
             clock._now_s += cost_s  # the event loop is busy
             if domain == "trap.test":
                 ended_s.append(clock.monotonic())
@@ -126,7 +126,7 @@ async def test_a_domain_whose_pages_take_long_leaves_half_of_the_time(one_domain
 
 async def test_all_that_wait_are_broken_off_and_later_ones_pass() -> None:
     first = parse_queue()
-    waiting = [asyncio.create_task(first.turn("a.test")) for _ in range(4)]
+    waiting = [asyncio.create_task(first.wait("a.test")) for _ in range(4)]
     await asyncio.sleep(0)
     waiting[1].cancel()
     first.break_off()
@@ -134,7 +134,7 @@ async def test_all_that_wait_are_broken_off_and_later_ones_pass() -> None:
     assert [task.cancelled() for task in waiting] == [False, True, False, False]
     for task in (waiting[0], *waiting[2:]):
         assert isinstance(task.exception(), ParsingBrokenOffError)
-    await first.turn("a.test")
+    await first.wait("a.test")
 
 
 async def test_law_7_what_is_being_read_counts_until_it_is(

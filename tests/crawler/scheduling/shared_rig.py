@@ -25,9 +25,9 @@ from storage.sqlite import MemoryStore
 from storage.store import (
     Batch,
     Completed,
-    HeldAddress,
     HostUpdate,
     Lease,
+    LeasedAddress,
     Order,
     Pulse,
     Row,
@@ -154,7 +154,7 @@ class SharedMemory:
             self._void(slot)
         self.hold_addresses(number, {})
 
-    def hold_addresses(self, number: int, wanted: Mapping[str, float]) -> dict[str, HeldAddress]:
+    def hold_addresses(self, number: int, wanted: Mapping[str, float]) -> dict[str, LeasedAddress]:
         for name, address in self.addresses.items():
             if address.owner == number and name not in wanted:
                 address.owner, address.wanted = None, False
@@ -165,7 +165,7 @@ class SharedMemory:
             address.wanted |= address.owner not in (None, number)
             address.owner = address.owner or number
             if address.owner == number:
-                held[name] = HeldAddress(address.rest_s, address.wanted)
+                held[name] = LeasedAddress(address.rest_s, address.wanted)
         return held
 
     def _void(self, slot: str) -> None:
@@ -173,7 +173,7 @@ class SharedMemory:
         (key,) = database.execute("SELECT id FROM slots WHERE name = ?", [slot]).fetchone()
         database.execute("UPDATE slots SET lease = NULL WHERE id = ?", [key])
         leases = self.inner._calls._writer.leases  # type: ignore[union-attr]
-        leases._held.pop(slot, None)
+        leases._leased.pop(slot, None)
         leases.settle([key])
 
     def others(self, number: int) -> list[Session]:

@@ -13,7 +13,7 @@ from crawler.frontier.host_queue import HostQueue
 from crawler.testing import JumpClock, LoggedRequest, Reply, html, not_found, text
 from policies.pacing import PacingRules, Per
 from policies.url import host_of, path_of
-from storage.store import HeldAddress, HostClock, Lease, Prefetched
+from storage.store import HostClock, Lease, LeasedAddress, Prefetched
 from tests.crawler.scheduling.shared_rig import GRACE_S, LEASE_S, SharedWorld, SharingWorker
 
 PAGES = 8
@@ -155,31 +155,31 @@ def test_an_address_is_left_to_those_who_want_it_after_a_turn() -> None:
     assert clock is not None
     assert addresses.wanted([host], 0.0) == {PLACE: IP_DELAY_S}
     assert not clock.held
-    assert addresses.hold({PLACE: HeldAddress(5.0, wanted=False)}, 1.0) == [clock]
+    assert addresses.set_leased({PLACE: LeasedAddress(5.0, wanted=False)}, 1.0) == [clock]
     assert clock.held
     assert clock.ready_s == 6.0, "it may have been contacted until now"
-    wanted = {PLACE: HeldAddress(5.0, wanted=True)}
-    assert addresses.hold(wanted, TURN_S) == []
+    wanted = {PLACE: LeasedAddress(5.0, wanted=True)}
+    assert addresses.set_leased(wanted, TURN_S) == []
     assert clock.held, "its turn is not over"
     clock.busy = True
-    assert addresses.hold(wanted, 1.0 + TURN_S) == []
+    assert addresses.set_leased(wanted, 1.0 + TURN_S) == []
     assert not clock.held
     assert addresses.wanted([host], 2.0 + TURN_S) == {PLACE: IP_DELAY_S}, "a contact is open"
-    assert addresses.hold(wanted, 3.0 + TURN_S) == []
+    assert addresses.set_leased(wanted, 3.0 + TURN_S) == []
     assert not clock.held
     clock.busy = False
     assert addresses.wanted([host], 4.0 + TURN_S) == {}
     again_s = 3.0 + TURN_S + OTHERS_TURN_S
     assert addresses.wanted([host], again_s) == {PLACE: IP_DELAY_S}
-    assert addresses.hold({}, again_s) == []
+    assert addresses.set_leased({}, again_s) == []
     assert not clock.held
-    assert addresses.hold({PLACE: HeldAddress(5.0, wanted=False)}, again_s + 1) == [clock]
+    assert addresses.set_leased({PLACE: LeasedAddress(5.0, wanted=False)}, again_s + 1) == [clock]
 
 
 def test_an_address_without_hosts_is_held_no_longer() -> None:
     addresses = Addresses(shared=True)
     host = host_at(addresses, 0.0)
-    addresses.hold({PLACE: HeldAddress(1.0, wanted=False)}, 1.0)
+    addresses.set_leased({PLACE: LeasedAddress(1.0, wanted=False)}, 1.0)
     assert addresses.wanted([], 2.0) == {}
     assert host.address_clock is not None
     assert not host.address_clock.held
@@ -188,8 +188,8 @@ def test_an_address_without_hosts_is_held_no_longer() -> None:
 def test_a_lost_address_rests_before_it_is_contacted_again() -> None:
     addresses = Addresses(shared=True)
     host = host_at(addresses, 0.0)
-    addresses.hold({PLACE: HeldAddress(1.0, wanted=False)}, 1.0)
+    addresses.set_leased({PLACE: LeasedAddress(1.0, wanted=False)}, 1.0)
     addresses.lose()
-    (clock,) = addresses.hold({PLACE: HeldAddress(1.0, wanted=False)}, 60.0)
+    (clock,) = addresses.set_leased({PLACE: LeasedAddress(1.0, wanted=False)}, 60.0)
     assert clock is host.address_clock
     assert clock.ready_s == 61.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crawler.sinks.references import References, Role
+from crawler.sinks.references import ReferenceRole, References
 
 
 class Everything:
@@ -21,5 +21,5 @@ class Replacing(References):
         super().__init__()
         self._replace = replace
 
-    def target(self, url: str, role: Role, fragment: str) -> str | None:
+    def target(self, url: str, role: ReferenceRole, fragment: str) -> str | None:
         return self._replace(url)

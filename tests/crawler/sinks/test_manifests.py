@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.sinks.manifests import MANIFEST_BYTES_MAX, in_manifest
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 from crawler.sinks.requisites import requisites
 from tests.cpu_time import cpu_at_most
 from tests.crawler.sinks.doubles import Replacing
@@ -43,7 +43,8 @@ def test_its_pictures_are_requisites(url: str, content_type: str | None) -> None
     found = requisites(url, content_type, b"\xef\xbb\xbf" + BODY, scripts=False)
     assert found.whole
     assert found.roles == dict.fromkeys(
-        ["https://a.test/i.png", "https://b.test/shot.png", "https://a.test/s.png"], Role.PART
+        ["https://a.test/i.png", "https://b.test/shot.png", "https://a.test/s.png"],
+        ReferenceRole.PART,
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from crawler.config import from_dict
 from crawler.sinks.mirror import Mirror
 from crawler.sinks.mirror_paths import file_of
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 from crawler.sinks.sink import Withdrawn
 from tests.cpu_time import cpu_at_most
 
@@ -84,7 +84,7 @@ def test_links_that_a_hurried_close_leaves_are_seen_to_by_the_next(
         sink.put(make_page(url, body=b"<a href=/never>never</a>"))
     sink.flush()
     sink.close(Hurried(3))
-    files = [tmp_path / file_of(url, Role.PAGE) for url in pages]
+    files = [tmp_path / file_of(url, ReferenceRole.PAGE) for url in pages]
 
     def done() -> int:
         return sum(b'href="http://a.test/never"' in file.read_bytes() for file in files)

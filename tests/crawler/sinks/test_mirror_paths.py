@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.sinks.mirror_paths import file_of, relative
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 from policies.url import canonical
 
 PIECES = st.sampled_from(
@@ -39,8 +39,8 @@ def urls(draw: st.DrawFn) -> str:
     return found or "http://a.test/"
 
 
-@given(urls(), st.sampled_from(Role))
-def test_every_name_is_safe(url: str, role: Role) -> None:
+@given(urls(), st.sampled_from(ReferenceRole))
+def test_every_name_is_safe(url: str, role: ReferenceRole) -> None:
     path = file_of(url, role)
     assert len(path) <= 220
     assert not posixpath.isabs(path)
@@ -58,7 +58,7 @@ def test_every_name_is_safe(url: str, role: Role) -> None:
 
 @given(urls(), urls())
 def test_no_two_urls_share_a_file(one: str, other: str) -> None:
-    for role in Role:
+    for role in ReferenceRole:
         if one != other:
             assert file_of(one, role) != file_of(other, role)
 
@@ -74,7 +74,7 @@ def test_no_two_urls_share_a_file(one: str, other: str) -> None:
     ],
 )
 def test_what_is_plain_stays_so(url: str, path: str) -> None:
-    assert file_of(url, Role.PAGE) == path
+    assert file_of(url, ReferenceRole.PAGE) == path
 
 
 def test_from_file_to_file() -> None:
@@ -84,4 +84,4 @@ def test_from_file_to_file() -> None:
 
 
 def test_no_host_has_the_place_of_the_first_page() -> None:
-    assert not file_of("https://index.html/x", Role.PAGE).startswith("index.html")
+    assert not file_of("https://index.html/x", ReferenceRole.PAGE).startswith("index.html")

@@ -13,14 +13,16 @@ from selectolax.lexbor import LexborHTMLParser
 
 from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.offline import OfflineReferences, offline_page, offline_style, stub
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 from crawler.sinks.relinking import relinked
 from policies.url import canonical
 from tests.crawler.sinks.doubles import Everything
 
 URL = "https://a.test/x/page"
-PATH = file_of(URL, Role.PAGE)
-THERE = {file_of(f"https://{name}", Role.PAGE) for name in ("a.test/x/known", "b.test/known")}
+PATH = file_of(URL, ReferenceRole.PAGE)
+THERE = {
+    file_of(f"https://{name}", ReferenceRole.PAGE) for name in ("a.test/x/known", "b.test/known")
+}
 
 
 def offline(
@@ -115,7 +117,7 @@ def test_it_is_utf_8_whatever_it_was() -> None:
 def test_links_are_seen_to_again_at_the_end() -> None:
     html = '<a href="known">1</a><a href="unknown#y">2</a><a href="https://b.test/unknown">3</a>'
     first = offline(html, there=())
-    came = THERE | {file_of("https://b.test/unknown", Role.PAGE)}
+    came = THERE | {file_of("https://b.test/unknown", ReferenceRole.PAGE)}
     second = relinked(first.encode(), PATH, came)
     assert second is not None
     for part in ("known~.html", "https://a.test/x/unknown#y", "../../b.test/unknown~.html"):
@@ -264,7 +266,7 @@ def test_an_image_that_turns_out_to_be_a_drawing_has_its_ending() -> None:
     html = b"<img src=badge><img srcset='badge, other 2x'><p>a/badge~.part"
     page = offline_page(html, "text/html", links)
     assert sorted(links.marked) == ["~https://a.test/x/badge", "~https://a.test/x/other"]
-    place = file_of("https://a.test/x/badge", Role.PART)
+    place = file_of("https://a.test/x/badge", ReferenceRole.PART)
     drawn = relinked(page, PATH, (), {place})
     assert drawn is not None
     assert drawn.endswith(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.sinks.mirror_paths import file_of
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 from crawler.testing import LocalWeb, Reply, html
 
 if TYPE_CHECKING:
@@ -126,13 +126,13 @@ async def test_a_mirror_asks_the_network_for_nothing(
         pages |= site(net)
         await courtly.crawl(web, "a.test", politeness=POLITE, scope={"follow": "host"})
 
-        def file(path: str, role: Role = Role.PAGE) -> Path:
+        def file(path: str, role: ReferenceRole = ReferenceRole.PAGE) -> Path:
             return folder / file_of(web.url("a.test", path), role)
 
         files = [
-            file("/hostile"), file("/picture.svg", Role.PART), file("/doc.xml", Role.PART),
-            file("/odd.html"), file("/tangled"), file("/utf16.svg", Role.PART), file("/away"),
-            file("/drawing", Role.PART).with_suffix(".xml"),
+            file("/hostile"), file("/picture.svg", ReferenceRole.PART), file("/doc.xml", ReferenceRole.PART),
+            file("/odd.html"), file("/tangled"), file("/utf16.svg", ReferenceRole.PART), file("/away"),
+            file("/drawing", ReferenceRole.PART).with_suffix(".xml"),
         ]  # fmt: skip
         for one in files:
             assert one.is_file(), one
@@ -149,5 +149,5 @@ async def test_a_mirror_asks_the_network_for_nothing(
         async with asyncio.timeout(20):
             while len(web.log) <= 10:  # noqa: ASYNC110 - a browser, in real time
                 await asyncio.sleep(0.05)
-        assert "kept" in file("/picture.svg", Role.PART).read_text()
-        assert "http://kept.test/" in file("/doc.xml", Role.PART).read_text()
+        assert "kept" in file("/picture.svg", ReferenceRole.PART).read_text()
+        assert "http://kept.test/" in file("/doc.xml", ReferenceRole.PART).read_text()

@@ -8,7 +8,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from crawler.sinks.mirror_paths import file_of
-from crawler.sinks.references import Role
+from crawler.sinks.references import ReferenceRole
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, redirect
 
 if TYPE_CHECKING:
@@ -157,13 +157,13 @@ async def test_a_mirror_shows_what_the_page_showed(courtly: Courtly, browser: Br
         assert unasked == [], unasked
         web.log.clear()
         tab = await browser.tab()
-        home = folder / file_of(web.url("a.test"), Role.PAGE)
+        home = folder / file_of(web.url("a.test"), ReferenceRole.PAGE)
         await tab.goto(home.as_uri())
         seen = await tab.js(LOOK)
         assert web.log.paths() == [], "nothing is asked of the network"
 
     def file(path: str) -> str:
-        return (folder / file_of(web.url("a.test", path), Role.PAGE)).as_uri()
+        return (folder / file_of(web.url("a.test", path), ReferenceRole.PAGE)).as_uri()
 
     assert seen["mode"] == "CSS1Compat", "the document type comes first"
     wrong = {name: width for name, width in seen["images"].items() if name != f"w{width}"}

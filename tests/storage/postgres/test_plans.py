@@ -34,7 +34,7 @@ SMALL = {"crawl", "secret", "sessions", "totals", "skips", "orders", "ticks"}
 # Statements that read an index from its beginning, in order, and stop after some rows.
 FIRST_OF_ALL = {"next_revisit", "next_claim", "next_robots", "rejudge_due", "some_chains"}
 # Statements that read all hosts, because an operator asked for a change of all.
-OF_ALL_HOSTS = {"rouse", "mark_all_to_rejudge", "failed_slots", "failing_robots"}
+OF_ALL_HOSTS = {"recheck_delays", "mark_all_to_rejudge", "failed_slots", "failing_robots"}
 # Statements of `courtly db info`.
 OFFLINE = {"sizes"}
 # Statements that read an index of bounded size from its end, to find out what is too much.

@@ -11,8 +11,8 @@ import pytest
 
 from storage.postgres import pulses
 from storage.postgres.postgres_store import PostgresStore
-from storage.postgres.pulses import Activity, Silence
-from storage.store import Batch, HeldAddress, HostClock, HostUpdate, Lease, Order, WorkerStatus
+from storage.postgres.pulses import SessionActivity, Silence
+from storage.store import Batch, HostClock, HostUpdate, Lease, LeasedAddress, Order, WorkerStatus
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
 ACTIVE = WorkerStatus(hosts=1)
@@ -178,7 +178,7 @@ def test_nobody_is_silent_whom_nobody_could_hear() -> None:
 
 
 def test_a_worker_counts_as_active_for_some_seconds_more() -> None:
-    activity = Activity()
+    activity = SessionActivity()
     assert activity.count({1: False}, {1: 5}, 100.0) == 1
     assert activity.count({1: True}, {1: 6}, 101.0) == 1
     assert activity.count({}, {}, 103.9) == 1, "its hosts may have become free a moment ago"
@@ -187,7 +187,7 @@ def test_a_worker_counts_as_active_for_some_seconds_more() -> None:
 
 def test_a_worker_that_is_not_heard_of_counts_as_active() -> None:
     """It may have claimed hosts since it said that it was idle."""
-    activity = Activity()
+    activity = SessionActivity()
     found = [activity.count({1: True}, {1: 6}, at_s) for at_s in (100.0, 101.0, 102.0, 102.5)]
     assert found == [0, 0, 0, 0]
     assert activity.count({1: True}, {1: 6}, 102.6) == 1
@@ -222,17 +222,19 @@ def asks(*addresses: str, rest_s: float = 1.0) -> WorkerStatus:
 async def test_an_address_belongs_to_one_worker(pair: Pair) -> None:
     near, far = "192.0.2.1", "192.0.2.2"
     assert dict((await pair.pulse(0, asks(near))).addresses) == {
-        near: HeldAddress(1.0, wanted=False)
+        near: LeasedAddress(1.0, wanted=False)
     }
     pulse = await pair.pulse(1, asks(near, far, rest_s=3.0))
-    assert dict(pulse.addresses) == {far: HeldAddress(3.0, wanted=False)}
+    assert dict(pulse.addresses) == {far: LeasedAddress(3.0, wanted=False)}
     pulse = await pair.pulse(0, asks(near))
-    assert dict(pulse.addresses) == {near: HeldAddress(3.0, wanted=True)}, "the longest delay"
+    assert dict(pulse.addresses) == {near: LeasedAddress(3.0, wanted=True)}, "the longest delay"
     assert dict((await pair.pulse(0, asks())).addresses) == {}
     pulse = await pair.pulse(1, asks(near))
-    assert dict(pulse.addresses) == {near: HeldAddress(3.0, wanted=False)}
+    assert dict(pulse.addresses) == {near: LeasedAddress(3.0, wanted=False)}
     pulse = await pair.pulse(0, asks(near, far))
-    assert dict(pulse.addresses) == {far: HeldAddress(3.0, wanted=False)}, "it was not named again"
+    assert dict(pulse.addresses) == {far: LeasedAddress(3.0, wanted=False)}, (
+        "it was not named again"
+    )
 
 
 async def test_many_take_addresses_at_the_same_time(pair: Pair) -> None:

@@ -21,7 +21,7 @@ SCANS = {
     "put_time": {"crawl"},
     "put_paused": {"crawl"},
     "paused": {"crawl"},
-    "rouse": {"slots"},  # when delays were changed
+    "recheck_delays": {"slots"},  # when delays were changed
     "mark_all_to_rejudge": {"origins"},  # when the config reads robots.txt in another way
     "totals": {"slots"},  # at the opening, and by readers; one row a host
     "failed_slots": {"o"},  # by hand
@@ -49,7 +49,7 @@ HOT = {
     "leased": ["slots_leased"],
     "void_leases": ["slots_leased"],
     "leading_to": ["redirects_by_target (target=? AND rowid>?)"],
-    "led_to": ["redirects_by_target (target=?)"],
+    "redirect_targets": ["redirects_by_target (target=?)"],
     "robots_due": ["origins_robots_due (robots_at>? AND robots_at<?)"],
     "next_robots": ["origins_robots_due (robots_at>?)"],
     "rejudge_due": ["origins_to_rejudge (rejudge_at>?)"],

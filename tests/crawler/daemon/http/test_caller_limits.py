@@ -331,7 +331,7 @@ async def test_callers_do_not_widen_what_the_config_s_headers_are_for(
     monkeypatch.setattr("crawler.daemon.api.caller_requests.QUERY_WAIT_S", 0.1)
     async with start("a.test", config=secrets) as made:
         await made.idle()
-        meant = made.opened.scheduler.downloader.meant
+        meant = made.opened.scheduler.downloader.header_scope
         assert meant is not None
         url = "http://a.test:81/"
         for path in ("fetch", "permit"):

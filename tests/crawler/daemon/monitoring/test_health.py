@@ -14,7 +14,7 @@ from crawler.daemon.health import (
     Check,
     CheckName,
     Counts,
-    Evidence,
+    HealthEvidence,
     HealthState,
     Space,
     dated,
@@ -25,7 +25,7 @@ from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_counts import STEP_S, WINDOW_S, RecentCounts
 from crawler.operator_commands import CrawlState
 from crawler.steering.live_state import ActiveHold
-from crawler.steering.queue_holds import queue_holds
+from crawler.steering.queue_waits import queue_waits
 from policies.holds import SENTENCES, HoldReason
 from policies.retries import FailureCode
 from tests.crawler.daemon.conftest import Hand
@@ -35,12 +35,12 @@ OK, WARNING, BAD = HealthState
 
 
 def found(name: CheckName, **seen: Any) -> Check:
-    checks = judge(Evidence(**({"state": CrawlState.RUNNING} | seen))).checks
+    checks = judge(HealthEvidence(**({"state": CrawlState.RUNNING} | seen))).checks
     return next(one for one in checks if one.check is name)
 
 
 def test_a_crawl_without_events_is_well() -> None:
-    health = judge(Evidence(state=CrawlState.RUNNING))
+    health = judge(HealthEvidence(state=CrawlState.RUNNING))
     assert health.state is OK
     assert health.troubles == ()
 
@@ -88,7 +88,7 @@ def test_each_check_names_its_cause(name: str, seen: Any, state: HealthState, wo
 @pytest.mark.parametrize("reason", list(HoldReason))
 def test_every_hold_is_bad_for_some_check(reason: HoldReason) -> None:
     hold = ActiveHold(reason=reason.value, sentence=SENTENCES[reason], since=1.0)
-    health = judge(Evidence(state=CrawlState.HELD, held=[hold]))
+    health = judge(HealthEvidence(state=CrawlState.HELD, held=[hold]))
     bad = [one for one in health.checks if one.state is BAD]
     if reason is HoldReason.MEMORY:
         bad = bad or [found(CheckName.DISK)]
@@ -104,7 +104,9 @@ def test_little_free_space_is_a_warning() -> None:
 
 
 def test_a_check_keeps_the_time_since_which_it_is_in_its_state() -> None:
-    well, ill = (judge(Evidence(state=CrawlState.RUNNING, run=Counts(early=n))) for n in (0, 1))
+    well, ill = (
+        judge(HealthEvidence(state=CrawlState.RUNNING, run=Counts(early=n))) for n in (0, 1)
+    )
     seen = dated(well, None, 10.0)
     assert {one.since for one in seen.checks} == {None}
     seen = dated(ill, seen, 20.0)
@@ -162,7 +164,7 @@ def test_hosts_that_responded_before_and_are_gone_are_those_of_the_queue(hand: H
          "through_at": 1.0, "visited_hosts": visited_hosts, "gone_hosts": gone_hosts}
         for reason, visited_hosts, gone_hosts in (("delay", 14, 1), ("unreachable", 6, 5))
     ]  # fmt: skip
-    holds = queue_holds(rows, {}, overall=None, pages_per_s=0.0, now_s=hand.wall())
+    holds = queue_waits(rows, {}, overall=None, pages_per_s=0.0, now_s=hand.wall())
     (check, *_) = monitor.judged(activity, _Stats(), queue=holds).checks  # type: ignore[arg-type]
     assert check.sentence.startswith("6 of 20 hosts with queued URLs responded before")
     assert check.state is WARNING

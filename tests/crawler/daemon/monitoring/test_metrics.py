@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from crawler.daemon.health import Evidence, judge
+from crawler.daemon.health import HealthEvidence, judge
 from crawler.daemon.monitoring.exposition import render
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.shared_store import StoreMeasures
@@ -17,7 +17,7 @@ from crawler.daemon.responses import Status, Worker
 from crawler.observer import Contacted
 from crawler.operator_commands import CrawlState
 from crawler.steering.live_state import HostState
-from crawler.steering.queue_holds import QueueHold, QueueReason
+from crawler.steering.queue_waits import QueueReason, QueueWait
 from policies.retries import FailureCode
 from storage.store import Blocked, BlockReason, Dropped, Failed, Revisited, StoreTelemetry, Visited
 
@@ -40,10 +40,10 @@ STATUS = Status(
     fetching=(),
     uncommitted=0,
     version="1",
-    health=judge(Evidence(state=CrawlState.RUNNING, workers=1)),
+    health=judge(HealthEvidence(state=CrawlState.RUNNING, workers=1)),
     at=1.0,
     queue=(
-        QueueHold(
+        QueueWait(
             reason=QueueReason.DELAY,
             sentence="",
             urls=7,

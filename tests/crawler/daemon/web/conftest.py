@@ -12,7 +12,7 @@ from crawler.daemon import responses, robots_responses
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.api.url_lists import UrlLists
-from crawler.daemon.health import Evidence, judge
+from crawler.daemon.health import HealthEvidence, judge
 from crawler.daemon.list_responses import (
     FailureCount,
     Failures,
@@ -91,9 +91,9 @@ class FakeOperations(Operations):
         self.changes: list[str] = ["312 hosts: politeness.delay 1 s to 4 s"]
         self.asked: list[tuple[object, ...]] = []
         self.broken: Problem | None = None
-        self.queue_holds: list[dict[str, Any]] = []
+        self.queue_waits: list[dict[str, Any]] = []
         self.more_settings: list[dict[str, Any]] = []
-        self.health = to_builtins(judge(Evidence(state=CrawlState.RUNNING)))
+        self.health = to_builtins(judge(HealthEvidence(state=CrawlState.RUNNING)))
         self.stream = EventStream(JumpClock())
         self.url_lists = FakeUrlLists(self)
         self.callers = cast("CallerRequests", None)  # no page sends requests for other programs
@@ -121,7 +121,7 @@ class FakeOperations(Operations):
                 "version": "0.1.0",
                 "health": self.health,
                 "at": NOW_S,
-                "queue": self.queue_holds,
+                "queue": self.queue_waits,
                 "queue_at": NOW_S,
                 "name": "news",
             },

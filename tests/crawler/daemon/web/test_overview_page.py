@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from crawler.daemon.health import Counts, Evidence, Health, judge
+from crawler.daemon.health import Counts, Health, HealthEvidence, judge
 from crawler.daemon.responses import Status, Worker
 from crawler.daemon.web.filters import worker_pill
 from crawler.daemon.web.overview_page import headline, queue_rows
 from crawler.operator_commands import CrawlState
-from crawler.steering.queue_holds import QueueHold, QueueReason
+from crawler.steering.queue_waits import QueueReason, QueueWait
 from tests.crawler.daemon.monitoring.test_metrics import STATUS
 from tests.crawler.daemon.web.conftest import host_row
 from tests.crawler.daemon.web.test_web import serving
@@ -40,7 +40,7 @@ def test_it_describes_what_the_crawl_is_doing(given: Any, title: str, words: str
 
 
 def health(**seen: Any) -> Health:
-    return judge(Evidence(**({"state": CrawlState.RUNNING} | seen)))
+    return judge(HealthEvidence(**({"state": CrawlState.RUNNING} | seen)))
 
 
 def test_an_outage_changes_the_headline_at_any_age_of_the_crawl() -> None:
@@ -108,7 +108,7 @@ def test_silent_workers_do_not_count() -> None:
 def test_the_end_of_a_wait_that_nobody_knows_is_not_now(
     reason: QueueReason, first_at: float | None, words: str
 ) -> None:
-    hold = QueueHold(
+    hold = QueueWait(
         reason=reason, sentence="", urls=1, hosts=1, first_at=first_at, last_at=None,
         through_at=None,
     )  # fmt: skip

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.frontier.reasons import Wait
-from crawler.steering.queue_holds import (
+from crawler.steering.queue_waits import (
     PHRASES,
     LiveWait,
     QueueReason,
-    queue_holds,
+    queue_waits,
     reason_of,
 )
 from storage.read_records import StoredReason
@@ -27,7 +27,7 @@ def row(reason: str = "delay", urls: int = 5, host: str = "", **more: Any) -> di
 
 
 def holds(*rows: Any, live: Any = None, overall: Any = None, rate: float = 0.0) -> dict[Any, Any]:
-    found = queue_holds(rows, live or {}, overall=overall, pages_per_s=rate, now_s=NOW_S)
+    found = queue_waits(rows, live or {}, overall=overall, pages_per_s=rate, now_s=NOW_S)
     return {one.reason: one for one in found}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage.read_records import HostsHeld, StoredReason
+from storage.read_records import HostsWaiting, StoredReason
 from storage.store import HostClock
 
 
@@ -30,7 +30,7 @@ async def crawl(rig: Any) -> Any:
 
 
 async def test_every_queued_url_is_counted_once_by_its_reason(crawl: Any) -> None:
-    rows = await crawl.reader.queue_holds(crawl.wall_s)
+    rows = await crawl.reader.queue_waits(crawl.wall_s)
     found = {(row["host"], row["reason"]): (row["urls"], row["hosts"]) for row in rows}
     assert found == {
         ("", StoredReason.BACKOFF): (3, 1),
@@ -46,7 +46,7 @@ async def test_every_queued_url_is_counted_once_by_its_reason(crawl: Any) -> Non
 
 async def test_it_says_when_they_may_move_and_when_they_can_be_done(crawl: Any) -> None:
     now_s = crawl.wall_s
-    rows = {row["reason"]: row for row in await crawl.reader.queue_holds(now_s) if not row["host"]}
+    rows = {row["reason"]: row for row in await crawl.reader.queue_waits(now_s) if not row["host"]}
     backoff = rows[StoredReason.BACKOFF]
     assert backoff["first_at"] == backoff["last_at"] == pytest.approx(now_s + 60, abs=1)
     assert backoff["through_at"] == pytest.approx(now_s + 60 + 3 * 2, abs=1)
@@ -64,19 +64,19 @@ async def test_hosts_with_visited_urls_that_are_gone_are_counted(rig: Any, relea
         done = [rig.visited(lease.prefetched.urls[0], lease.slot)] if visited else []
         clock = HostClock(connect_failures=2 if lease.slot in ("b.test", "c.test") else 0)
         await rig.commit(lease, *done, clock=clock, release=released)
-    rows = await rig.reader.queue_holds(rig.wall_s)
+    rows = await rig.reader.queue_waits(rig.wall_s)
     assert sum(row["hosts"] for row in rows) == 4
     assert sum(row["visited_hosts"] for row in rows) == 2
     assert sum(row["gone_hosts"] for row in rows) == 1
 
 
 async def test_an_empty_database_has_none(rig: Any) -> None:
-    assert list(await rig.reader.queue_holds(rig.wall_s)) == []
+    assert list(await rig.reader.queue_waits(rig.wall_s)) == []
 
 
 async def held(crawl: Any, *stored: StoredReason, **more: Any) -> list[str]:
     page = await crawl.reader.hosts_page(
-        held=HostsHeld(stored=stored, **more), now_s=crawl.wall_s, limit=10
+        waiting=HostsWaiting(stored=stored, **more), now_s=crawl.wall_s, limit=10
     )
     return [row["host"] for row in page.rows]
 

@@ -10,12 +10,12 @@ from typing import Final, assert_never
 from msgspec import Struct
 
 from crawler.frontier.reasons import Wait
-from storage.read_records import HostsHeld, Row, StoredReason
+from storage.read_records import HostsWaiting, Row, StoredReason
 from storage.row_values import number
 
 
 class QueueReason(enum.StrEnum):
-    """What holds queued URLs, in the order it is shown in."""
+    """What queued URLs wait for, in the order it is shown in."""
 
     READY = "ready"
     IN_FLIGHT = "in-flight"
@@ -68,7 +68,7 @@ _ENDLESS: Final = frozenset(
 )  # fmt: skip
 
 
-class QueueHold(Struct, frozen=True, kw_only=True):
+class QueueWait(Struct, frozen=True, kw_only=True):
     """Queued URLs that wait for the same. Times are Unix seconds.
 
     first_at, last_at: when the first and the last of their hosts may be contacted; null: unknown,
@@ -121,7 +121,7 @@ def reason_of(wait: Wait) -> QueueReason:
             return QueueReason.VISIT_WINDOW
         case Wait.ADDRESS_DELAY | Wait.ADDRESS_ELSEWHERE:
             return QueueReason.ADDRESS
-        case Wait.SAME_PROCESS | Wait.HELD_ELSEWHERE:
+        case Wait.SAME_PROCESS | Wait.LEASED_ELSEWHERE:
             return QueueReason.ELSEWHERE
         case Wait.HOST_FULL | Wait.RUN_LIMITED:
             return QueueReason.LIMITED
@@ -135,15 +135,15 @@ def reason_of(wait: Wait) -> QueueReason:
             assert_never(wait)
 
 
-def hosts_held(
+def hosts_waiting(
     reason: QueueReason, live: Mapping[str, LiveWait], *, overall: QueueReason | None
-) -> HostsHeld:
-    """Which hosts `queue_holds` counts under a reason, for `Reader.hosts_page`. live, overall: as
+) -> HostsWaiting:
+    """Which hosts `queue_waits` counts under a reason, for `Reader.hosts_page`. live, overall: as
     there, but while the whole crawl stands still, its hosts can still be found by their own
     reasons."""
     if reason is overall:
-        return HostsHeld(stored=tuple(StoredReason))
-    return HostsHeld(
+        return HostsWaiting(stored=tuple(StoredReason))
+    return HostsWaiting(
         stored=[stored for stored, each in _OF_ROWS.items() if each is reason],
         named=[host for host, wait in live.items() if wait.reason is reason],
         others=[host for host, wait in live.items() if wait.reason is not reason],
@@ -171,15 +171,15 @@ class _Sum:
         self.through_at = max(self.through_at, number(row["through_at"]))
 
 
-def queue_holds(
+def queue_waits(
     rows: Sequence[Row],
     live: Mapping[str, LiveWait],
     *,
     overall: QueueReason | None,
     pages_per_s: float,
     now_s: float,
-) -> tuple[QueueHold, ...]:
-    """Sum up the rows of `Reader.queue_holds`, the largest first.
+) -> tuple[QueueWait, ...]:
+    """Sum up the rows of `Reader.queue_waits`, the largest first.
 
     live: the hosts in memory. overall: the reason of all hosts, if the whole crawl stands still.
     """
@@ -194,18 +194,18 @@ def queue_holds(
             reason = _OF_ROWS[StoredReason(str(row["reason"]))]
             first, last = number(row["first_at"]), number(row["last_at"])
             sums.setdefault(reason, _Sum()).add(row, first, last)
-    found = [_hold(reason, one, pages_per_s, now_s) for reason, one in sums.items()]
+    found = [_queue_wait(reason, one, pages_per_s, now_s) for reason, one in sums.items()]
     return tuple(sorted(found, key=lambda one: -one.urls))
 
 
-def _hold(reason: QueueReason, found: _Sum, pages_per_s: float, now_s: float) -> QueueHold:
+def _queue_wait(reason: QueueReason, found: _Sum, pages_per_s: float, now_s: float) -> QueueWait:
     through_at: float | None = found.through_at
     if reason in _ENDLESS:
         through_at = None
     elif pages_per_s > 0:
         through_at = max(found.through_at, now_s + found.urls / pages_per_s)
     timed = reason not in (QueueReason.READY, QueueReason.PAUSED, QueueReason.IN_FLIGHT)
-    return QueueHold(
+    return QueueWait(
         reason=reason,
         sentence=PHRASES[reason],
         urls=found.urls,
