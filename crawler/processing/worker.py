@@ -10,6 +10,7 @@ from crawler.faults import contained
 from crawler.fetching.request import Answer, BodyReader, Failure, Request, limits_of
 from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
 from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
+from crawler.frontier.large_bodies import BodyPlace
 from crawler.frontier.robots_cache import Pass
 from crawler.processing.admission import FULL_SOON, UNINFORMED, Admission, PageBody
 from crawler.processing.attempts import after_try, given_up, led_on
@@ -180,13 +181,18 @@ class Worker:
     async def _request_page(self, permit: Permit, queued: Queued, admitted: Pass) -> None:
         """It counts towards the run's limit of pages."""
         visited = False
+        place = BodyPlace(self._frontier.permits.large_bodies, permit.host.domain)
         try:
-            visited = await self._visit(permit, queued, admitted)
+            visited = await self._visit(permit, queued, admitted, place)
         finally:
+            if place.held:
+                place.leave()
             if not visited:
                 self._limits.give_page_back()
 
-    async def _visit(self, permit: Permit, queued: Queued, admitted: Pass) -> bool:
+    async def _visit(
+        self, permit: Permit, queued: Queued, admitted: Pass, place: BodyPlace
+    ) -> bool:
         """Fetch and parse a page. Return whether it was visited."""
         host = permit.host
         name = host.name_of(queued.url)
@@ -203,6 +209,7 @@ class Worker:
             headers=self._schedule.conditions(queued),
             limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
             reader=reader,
+            place=place,
         )
         new = queued.before is None
         self._about_to_request(host, queued, pages=new)
@@ -230,9 +237,8 @@ class Worker:
         if same := self._schedule.unchanged(queued, host.slot, answer, target):
             self._buffer.record(same, host, queued.url)
             return True
-        return await self._parse(
-            host, queued, answer if seed is None else seed.as_page(answer), admitted
-        )
+        page = answer if seed is None else seed.as_page(answer)
+        return await self._parse(host, queued, page, admitted, place)
 
     async def _request_sitemap(self, permit: Permit, queued: Queued) -> None:
         """A sitemap is no page: it counts towards no limit, and what it lists is queued."""
@@ -301,7 +307,9 @@ class Worker:
 
     # ------------------------------------------------------------ the page
 
-    async def _parse(self, host: HostQueue, queued: Queued, answer: Answer, admitted: Pass) -> bool:
+    async def _parse(
+        self, host: HostQueue, queued: Queued, answer: Answer, admitted: Pass, place: BodyPlace
+    ) -> bool:
         """Parse and record a page; where a caller iterates over pages, once it has read this one.
         False: it was not read."""
         new = queued.before is None  # others have been counted
@@ -314,9 +322,10 @@ class Worker:
         self.unread += 1
         recorded = False
         try:
-            large = size > LARGE_BYTES
-            if size:
-                self._frontier.permits.count_unparsed(host, size, large=large)
+            if large := size > LARGE_BYTES:
+                place.settle(size)
+            elif size:
+                self._frontier.permits.count_unparsed(host, size)
             try:
                 if size:
                     self._frontier.page_waits()
@@ -329,8 +338,10 @@ class Worker:
                 self._not_requested(host, queued)
                 return False
             finally:
-                if size:
-                    self._frontier.permits.count_unparsed(host, -size, large=large)
+                if large:
+                    place.leave()
+                elif size:
+                    self._frontier.permits.count_unparsed(host, -size)
             nobody_reads = self._crawl.page_queue is None and self._crawl.sinks is None
             if nobody_reads or self._admission.is_external(queued, name):
                 self._buffer.record(outcome, host, queued.url)
