@@ -15,6 +15,7 @@ from crawler.fetching.request import BodyPlace, BodySink, Headers, OversizeError
 STEP_BYTES: Final = 1_000_000
 # By how much a body for a sink may decode to less than was received. The sink limits its size.
 WIRE_BYTES_MAX: Final = 64_000_000
+WAIT_SHARE: Final = 0.5  # of a request's time, for which it may wait for memory in addition
 PIECE_BYTES: Final = 65_536  # maximum size of one piece of an encoded body for a sink
 
 
@@ -45,6 +46,8 @@ async def read_body(
     pieces: list[bytes] = []
     left = bytes_max
     room = None if request.place is None else _Room(request.place, most_bytes, exchange)
+    if room is not None and most_bytes < bytes_max and room.ends_at < most_bytes:
+        await room.extend(room.ends_at + 1)  # before anything of it is in memory
     content = response.content
     while piece := await content.readany():
         if decoder is None:
@@ -72,23 +75,27 @@ async def read_body(
 class _Room:
     """The place of a body that is being read, which grows with it."""
 
-    __slots__ = ("_exchange", "_most_bytes", "_place", "ends_at")
+    __slots__ = ("_exchange", "_most_bytes", "_place", "_waited_s", "ends_at")
 
     def __init__(self, place: BodyPlace, most_bytes: int, exchange: Exchange) -> None:
         self._place = place
         self._most_bytes = most_bytes
         self._exchange = exchange
+        self._waited_s = 0.0
         self.ends_at = place.size_bytes
 
     async def extend(self, size_bytes: int) -> None:
         """Wait until the body may have this size. Nothing is read meanwhile, so no deadline of the
-        network's passes; the wait itself is limited to the time of one request."""
-        wait_s = self._exchange.limits.timeout_s
-        self._exchange.hold()
+        network's passes. All such waits together may take WAIT_SHARE of the request's time."""
+        exchange = self._exchange
+        wait_s = WAIT_SHARE * exchange.limits.timeout_s - self._waited_s
+        exchange.pause()
+        began_s = exchange.now_s
         try:
             await self._place.grow(size_bytes, most_bytes=self._most_bytes, wait_s=wait_s)
         finally:
-            self._exchange.read_on()
+            self._waited_s += exchange.now_s - began_s
+            exchange.resume()
         self.ends_at = self._place.size_bytes
 
 
