@@ -45,9 +45,11 @@ async def read_body(
                 raise OversizeError
     pieces: list[bytes] = []
     left = bytes_max
-    room = None if request.place is None else _Room(request.place, most_bytes, exchange)
-    if room is not None and most_bytes < bytes_max and room.ends_at < most_bytes:
-        await room.extend(room.ends_at + 1)  # before anything of it is in memory
+    room, place = None, request.place
+    if place is not None and place.size_bytes < most_bytes:
+        room = _Room(place, most_bytes, exchange)
+        if most_bytes < bytes_max:
+            await room.extend(room.ends_at + 1)  # before anything of it is in memory
     content = response.content
     while piece := await content.readany():
         if decoder is None:

@@ -15,6 +15,7 @@ import asyncio
 import itertools
 from asyncio import Future
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from typing import Final
 
 from crawler.clock import Clock
@@ -23,7 +24,7 @@ from crawler.held_domains import HeldDomains
 
 PASS_S: Final = 0.001  # what is parsed in one pass of the loop: the network waits no longer
 AT_ONCE_MAX: Final = 16
-LONG_S: Final = 0.004  # a pass for whose pages their domains wait
+LONG_S: Final = 0.002  # a pass for whose pages their domains wait
 
 
 class ParseQueue:
@@ -67,6 +68,7 @@ class ParseQueue:
     def _begin(self) -> None:
         if self._waiting and not self._passing:
             self._passing = True
+            self._at_once = 1  # how long these take is not known
             self._passed_s = self._clock.monotonic()
             self._loop.call_soon(self._next)
 
@@ -76,7 +78,7 @@ class ParseQueue:
         elapsed_s, self._passed_s = now_s - self._passed_s, now_s
         if elapsed_s > PASS_S:
             self._at_once = max(1, self._at_once // 2)
-        elif elapsed_s < PASS_S / 2:
+        elif elapsed_s < PASS_S / 2 and self._let_through:
             self._at_once = min(2 * self._at_once, AT_ONCE_MAX)
         if self._free_s:
             self._free_s = {name: at_s for name, at_s in self._free_s.items() if at_s > now_s}
@@ -92,7 +94,9 @@ class ParseQueue:
     def _let_some_through(self) -> None:
         """Let a few through, of each domain one at a time."""
         self._let_through.clear()
-        ready = (one for one in self._waiting if one not in self._free_s)
+        ready: Iterable[str] = self._waiting
+        if self._free_s:
+            ready = (one for one in self._waiting if one not in self._free_s)
         domains = deque(itertools.islice(ready, self._at_once))
         while domains and len(self._let_through) < self._at_once:
             domain = domains.popleft()
