@@ -44,7 +44,7 @@ class ParseQueue:
         self._free_s: dict[str, float] = {}  # until when domains wait, if that is not over
         self._at_once = 1
         self._passing = False
-        self._passed_s = 0.0
+        self.passed_s = 0.0  # when this pass began
         self._let_through: list[str] = []  # domains, in the last pass
 
     async def turn(self, domain: str) -> None:
@@ -56,6 +56,13 @@ class ParseQueue:
         if not self._passing:
             self._begin()
         await mine
+
+    def charge(self, domain: str, began_s: float) -> None:
+        """A page of the domain has been read, which took several passes since then."""
+        now_s = self._clock.monotonic()
+        if now_s - began_s > LONG_S and self._domains.several:
+            until_s = now_s + (now_s - began_s)
+            self._free_s[domain] = max(until_s, self._free_s.get(domain, 0.0))
 
     def break_off(self) -> None:
         """End the wait of all that wait now."""
@@ -69,13 +76,13 @@ class ParseQueue:
         if self._waiting and not self._passing:
             self._passing = True
             self._at_once = 1  # how long these take is not known
-            self._passed_s = self._clock.monotonic()
+            self.passed_s = self._clock.monotonic()
             self._loop.call_soon(self._next)
 
     def _next(self) -> None:
         """Let the first few through. They run in the next pass of the loop, and so does this."""
         now_s = self._clock.monotonic()
-        elapsed_s, self._passed_s = now_s - self._passed_s, now_s
+        elapsed_s, self.passed_s = now_s - self.passed_s, now_s
         if elapsed_s > PASS_S:
             self._at_once = max(1, self._at_once // 2)
         elif elapsed_s < PASS_S / 2 and self._let_through:

@@ -7,7 +7,14 @@ from crawler.documents.crawled_page import crawled_page
 from crawler.documents.page_parser import LARGE_BYTES, ParsingBrokenOffError
 from crawler.downloading.downloader import Downloader
 from crawler.faults import contained
-from crawler.fetching.request import Answer, BodyReader, Failure, Request, limits_of
+from crawler.fetching.request import (
+    DEFAULT_LIMITS,
+    Answer,
+    BodyReader,
+    Failure,
+    Request,
+    limits_of,
+)
 from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
 from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
 from crawler.frontier.large_bodies import BodyPlace
@@ -17,7 +24,7 @@ from crawler.processing.attempts import after_try, given_up, led_on
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.processing.external_links import NoBody
-from crawler.processing.page_outcomes import PageOutcomes, target_of
+from crawler.processing.page_outcomes import LINKS_AT_ONCE, PageOutcomes, target_of
 from crawler.processing.parse_queue import ParseQueue
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.run_limits import RunLimits
@@ -27,6 +34,7 @@ from crawler.processing.sitemaps import Sitemaps
 from policies.url import origin_of
 from storage.store import Failed, Outcome, Queued, Revisited
 
+LONG_BYTES = 8_192  # a header that takes time to read, whatever its body
 JUDGING_MAX_S = 0.01  # of the loop's time, for URLs that are all blocked, until others are judged
 
 
@@ -322,26 +330,33 @@ class Worker:
         self.unread += 1
         recorded = False
         try:
+            # The header waits as well, and may be as long.
+            waiting = size
+            if answer.wire_bytes > max(size, LONG_BYTES):
+                waiting = min(answer.wire_bytes, size + DEFAULT_LIMITS.head_bytes_max)
             if large := size > LARGE_BYTES:
                 place.settle(size)
-            elif size:
-                self._frontier.permits.count_unparsed(host, size)
+            elif waiting:
+                self._frontier.permits.count_unparsed(host, waiting)
             try:
-                if size:
+                if waiting:
                     self._frontier.page_waits()
                     await self._parse_queue.turn(host.domain)
                 name = host.name_of(queued.url)
+                began_s = self._parse_queue.passed_s
                 outcome, read, usage = await self._outcomes.read(
                     host, name, queued, answer, admitted
                 )
+                if not large and len(outcome.links) > LINKS_AT_ONCE:
+                    self._parse_queue.charge(host.domain, began_s)
             except ParsingBrokenOffError:
                 self._not_requested(host, queued)
                 return False
             finally:
                 if large:
                     place.leave()
-                elif size:
-                    self._frontier.permits.count_unparsed(host, -size)
+                elif waiting:
+                    self._frontier.permits.count_unparsed(host, -waiting)
             nobody_reads = self._crawl.page_queue is None and self._crawl.sinks is None
             if nobody_reads or self._admission.is_external(queued, name):
                 self._buffer.record(outcome, host, queued.url)
