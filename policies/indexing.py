@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct, structs
@@ -64,6 +65,12 @@ def from_header(values: Iterable[str], tokens: Sequence[str]) -> Directives:
 
     Within one value, `name:` addresses the directives after it to that robot, up to the next name.
     """
+    return _from_values(tuple(value[:_CHARS_MAX] for value in values), tuple(tokens))
+
+
+@lru_cache(maxsize=64)
+def _from_values(values: tuple[str, ...], tokens: tuple[str, ...]) -> Directives:
+    """Several parts of a crawl ask for the same answer, and all pages of a site have the same."""
     names = {token.lower() for token in tokens} | _ALL_ROBOTS
     found = _Found()
     for value in values:

@@ -6,6 +6,7 @@ browser. Canonicalisation adds a few steps, listed at `canonical`.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 from collections.abc import Sequence
@@ -340,11 +341,11 @@ def registrable_domain(host: str) -> str:
     By the public suffix list with private suffixes: `a.github.io` and `b.github.io` differ.
     Addresses, single labels and bare suffixes are returned unchanged."""
     name = host.rstrip(".")
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return _suffixes().privatesuffix(name) or name or host
-    return name
+    if name[-1:].isdecimal() or ":" in name:  # the check takes longer than all the rest
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(name)
+            return name
+    return _suffixes().privatesuffix(name) or name or host
 
 
 def slot_of(host: str, *, by_domain: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -42,6 +42,7 @@ class RobotsBody:
     request ends, and `turned_away` is true."""
 
     timeout_s: float | None = None  # the request's own
+    kept_bytes: Final = 0  # counted by `admit`
 
     def __init__(self, admit: Callable[[int], bool]) -> None:
         self._admit = admit

@@ -28,6 +28,7 @@ class BodyStream:
     request may follow: they are in the Answer.
     """
 
+    kept_bytes = 0  # it hands on what it takes
     timeout_s = math.inf  # once the body arrives; the minimum rate of the fetcher applies to it
 
     def __init__(self, gate: CallerGate, *, follow: bool) -> None:

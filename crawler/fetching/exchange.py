@@ -33,6 +33,10 @@ class ExchangeConnection(Protocol):
         """The exchange is over."""
         ...
 
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
 
 class LeaseExpiredError(OSError):
     """The time in which this worker may contact its hosts has passed."""
@@ -119,6 +123,10 @@ class Exchange:
         self.due_s = now_s + self.limits.soonest_s
 
     @property
+    def now_s(self) -> float:
+        return self._clock.monotonic()
+
+    @property
     def broken_off(self) -> bool:
         """Whether the connection was lost or the answer stopped arriving. A body that is too slow
         or too long does neither."""
@@ -182,6 +190,26 @@ class Exchange:
         if self._held_since_s is not None:
             self._held_s += self._clock.monotonic() - self._held_since_s
             self._held_since_s = None
+
+    def pause(self) -> None:
+        """Read nothing more from the connection until `resume`."""
+        self.hold()
+        if (connection := self._reading_from()) is not None:
+            connection.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if (connection := self._reading_from()) is not None:
+            connection.resume_reading()
+        self.read_on()
+
+    def _reading_from(self) -> ExchangeConnection | None:
+        """The connection, unless it is lost or everything has been read from it: another exchange
+        may have it then."""
+        connection, payload = self._connection, self.payload
+        if connection is None or connection.exchange is not self or connection.transport is None:
+            return None
+        return None if payload is None or payload.is_eof() else connection
 
     def _excused_s(self, now_s: float) -> float:
         """Seconds since the beginning that were not spent waiting for the network."""

@@ -28,6 +28,7 @@ from crawler.fetching.guard import AddressRefusedError, address_rules
 from crawler.fetching.network_errors import (
     EXPIRED_ERROR,
     NETWORK_EXCEPTIONS,
+    NO_PLACE_ERROR,
     PROXY_LOGIN,
     PROXY_LOGIN_ERROR,
     classify_error,
@@ -45,6 +46,7 @@ from crawler.fetching.request import (
     Head,
     Headers,
     NetworkError,
+    NoPlaceError,
     Request,
     readable,
 )
@@ -286,9 +288,12 @@ class AiohttpFetcher:
                     if sink is None:
                         body, cut = await read_body(response, request, exchange)
                     else:
-                        poured, cut = await pour_body(response, sink, exchange)
+                        poured, cut = await pour_body(response, request, sink, exchange)
                 except SinkFaultError as fault:
                     raise fault.__cause__ or fault from None
+                except NoPlaceError:
+                    failure = self._failed(url, NO_PLACE_ERROR, endpoint, exchange)
+                    return structs.replace(failure, stale=True, stopped=True)
                 except NETWORK_EXCEPTIONS as exc:
                     return self._network_failure(url, exc, endpoint, exchange)
             else:

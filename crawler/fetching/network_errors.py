@@ -36,6 +36,10 @@ EXPIRED_ERROR: Final = NetworkError(
     ours=HoldReason.LEASES_EXPIRED,
 )
 
+NO_PLACE_ERROR: Final = NetworkError(
+    FailureCode.TIMEOUT, "large pages of other hosts left no memory for this one"
+)
+
 
 class LostError(Exception):
     """The connection ended before an answer.

@@ -122,12 +122,30 @@ class OversizeError(Exception):
     """The body is longer than its limit."""
 
 
+class NoPlaceError(Exception):
+    """Other large bodies left no memory for this one."""
+
+
 def service_of(url: str) -> str:
     """The scheme and port of a canonical URL: `http:` or `https:`, and the port unless it is the
     scheme's default."""
     scheme, _, rest = url.partition("://")
     _, _, port = rest.partition("/")[0].rpartition("]")[2].partition(":")
     return f"{scheme}:{port}"
+
+
+class BodyPlace(Protocol):
+    """What a body may take of the memory. It may have `size_bytes`; before it has more, it waits.
+
+    Its owner, who makes the request, gives it up when the body is in memory no longer.
+    """
+
+    size_bytes: int
+
+    async def grow(self, size_bytes: int, *, most_bytes: int, wait_s: float) -> None:
+        """Wait until the body may have this many bytes, at most this long. most_bytes: what it may
+        become. Raises NoPlaceError."""
+        ...
 
 
 class BodySink(Protocol):
@@ -139,6 +157,11 @@ class BodySink(Protocol):
     @property
     def timeout_s(self) -> float | None:
         """The time that the whole request may take, if longer than the request's own limit."""
+        ...
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much of what it took is in memory. Looked up if the request has a place."""
         ...
 
     async def take(self, piece: bytes) -> bool:
@@ -169,6 +192,7 @@ class Request(Struct, frozen=True, kw_only=True):
     url: canonical (`policies.url.canonical`); it is sent as it is.
     headers: sent in addition to the fetcher's own, which they replace where names are equal.
     reader: decides whether the body is read, and where to. None: it is read into the Answer.
+    place: what the body may take of the memory, if that is limited beside `limits`.
     cut_ok: a body longer than its limit is cut (robots.txt) instead of being a failure.
     proxy: the URL of an HTTP proxy. Addresses are then not checked, since the proxy connects,
       except for one in the URL itself.
@@ -186,6 +210,7 @@ class Request(Struct, frozen=True, kw_only=True):
     data: bytes | None = None
     limits: FetchLimits = DEFAULT_LIMITS
     reader: BodyReader | None = None
+    place: BodyPlace | None = None
     cut_ok: bool = False
     proxy: str | None = None
     bare: bool = False
@@ -254,7 +279,8 @@ class Failure(Struct, frozen=True, kw_only=True):
     received: whether any byte came from the host.
     broken_off: the answer stopped: the connection was reset, or nothing more arrived on it.
     contacted: False if no socket was made, so that nothing was sent to the host.
-    stopped: broken off because the crawl ends, which shows nothing of the host or the network.
+    stopped: broken off because the crawl ends, or has no memory for the body, which shows nothing
+      of the host or the network.
     """
 
     url: str

@@ -40,6 +40,10 @@ class FairQueue(Generic[T]):
         """Those that wait."""
         return iter(self._waiting)
 
+    def first(self, party: str) -> T:
+        """Who waits first of a party that waits."""
+        return self._waiting[party][0].asker
+
     def put(self, party: str, asker: T, cost: float) -> Ticket[T]:
         """Wait for something that costs this much."""
         if not self._waiting:  # nobody has waited for another

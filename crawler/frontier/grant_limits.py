@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from crawler.held_domains import HeldDomains
@@ -41,6 +42,7 @@ class GrantLimits:
         self.open = 0
         self._open_of: dict[str, int] = {}  # by domain
         self._unparsed_of: dict[str, float] = {}  # by domain, as a share of what may be
+        self.without_place: Counter[str] = Counter()  # large bodies that wait, by domain
         self._of_domain_max = float(open_max)
         self._passed = 0
         self._pass_began_s = 0.0
@@ -61,7 +63,10 @@ class GrantLimits:
             self._open_of[domain] = left
 
     def allow_domain(self, domain: str) -> bool:
-        """Whether one more permit leaves enough for other domains."""
+        """Whether one more permit leaves enough for other domains. None while a large body of the
+        domain waits to be received: the next one might wait as well."""
+        if domain in self.without_place:
+            return False
         if not self.domains.may_crowd(domain):
             return True
         if self._unparsed_of.get(domain, 0.0) > UNPARSED_OF_DOMAIN:

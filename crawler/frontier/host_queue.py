@@ -63,7 +63,6 @@ class HostQueue:
         "gone",
         "in_line",
         "in_memory",
-        "large_unparsed",
         "lease_lost",
         "leased_s",
         "next_due_s",
@@ -115,7 +114,6 @@ class HostQueue:
         self.used_s = now_s  # when a caller last used it, or it was leased
         self.yields = False  # a caller had the last permit: prefetched URLs come next
         self.pages_in_flight = 0  # new ones: requested and not answered yet
-        self.large_unparsed = 0  # large pages that wait to be parsed
         self.unread = 0  # pages fetched whose outcome is not recorded yet
         self.all_known = lease.robots_all  # every origin it has is in memory, or new
         self.paused = lease.paused
@@ -140,8 +138,7 @@ class HostQueue:
 
     @property
     def wants_permit(self) -> bool:
-        pages = self.prefetched and not self.large_unparsed
-        return bool(self.tickets or pages) and not self.paused
+        return bool(self.tickets or self.prefetched) and not self.paused
 
     @property
     def costs_nothing(self) -> bool:

@@ -15,6 +15,7 @@ from crawler.frontier.commands import LOOK_FOR_WORK, NEXT_PASS, CommandQueue
 from crawler.frontier.commit_buffer import CommitBuffer
 from crawler.frontier.grant_limits import GrantLimits
 from crawler.frontier.host_queue import AddressClock, HostQueue, Permit
+from crawler.frontier.large_bodies import LargeBodies
 from crawler.frontier.pace import NEVER
 from crawler.frontier.process_contacts import share_contacts
 from crawler.frontier.ready_lines import ReadyLines
@@ -29,9 +30,6 @@ from storage.store import Contact, LeasedAddress
 # rest. Where parsing takes the time, this much waits always, and should still be in the processor's
 # cache.
 UNPARSED_BYTES_MAX: Final = 4_000_000
-# Large pages are parsed one at a time beside the event loop, and each keeps only its own host
-# waiting, until together they take this much memory.
-LARGE_UNPARSED_BYTES_MAX: Final = 64_000_000
 
 
 class Permits:
@@ -56,6 +54,7 @@ class Permits:
         self._buffer = buffer
         self._commands = commands
         self.limits = GrantLimits(limit)
+        self.large_bodies = LargeBodies(clock, self.limits.without_place)
         self._hosts: dict[str, HostQueue] = {}
         self._bench: Workbench[HostQueue] = Workbench()
         self._ready = ReadyLines()
@@ -68,7 +67,6 @@ class Permits:
         self._resumed_s = NEVER
         self.pages_closed_by: Skip | None = None  # a limit of the run; robots.txt is still fetched
         self._unparsed_bytes = 0
-        self._large_unparsed_bytes = 0
         self._too_much_unparsed = False
         self.directed = 0  # tickets for one host that wait
 
@@ -211,26 +209,16 @@ class Permits:
         if limit is None:
             self._pump()
 
-    def count_unparsed(self, host: HostQueue, size_bytes: int, *, large: bool) -> None:
-        """A body of this size waits to be parsed; negative: it no longer does.
+    def count_unparsed(self, host: HostQueue, size_bytes: int) -> None:
+        """A small body of this size waits to be parsed; negative: it no longer does. (Large ones
+        have places in `large_bodies`.)
 
-        No permits for pages are granted while more than UNPARSED_BYTES_MAX wait, or for its own
-        host while a large one does.
+        No permits for pages are granted while more than UNPARSED_BYTES_MAX wait.
         """
         stopped = self._too_much_unparsed
-        bytes_max = LARGE_UNPARSED_BYTES_MAX if large else UNPARSED_BYTES_MAX
-        self.limits.count_unparsed(host.domain, size_bytes / bytes_max)
-        if large:
-            self._large_unparsed_bytes += size_bytes
-            host.large_unparsed += 1 if size_bytes > 0 else -1
-        else:
-            self._unparsed_bytes += size_bytes
-        self._too_much_unparsed = (
-            self._unparsed_bytes > UNPARSED_BYTES_MAX
-            or self._large_unparsed_bytes > LARGE_UNPARSED_BYTES_MAX
-        )
-        if large:
-            self.consider(host)
+        self.limits.count_unparsed(host.domain, size_bytes / UNPARSED_BYTES_MAX)
+        self._unparsed_bytes += size_bytes
+        self._too_much_unparsed = self._unparsed_bytes > UNPARSED_BYTES_MAX
         if (stopped or size_bytes < 0) and self._workers and not self._too_much_unparsed:
             self._pump()
 

@@ -179,7 +179,12 @@ class SystemHolds:
         return result
 
     def _gather(self, host: HostQueue, failure: Failure) -> None:
-        """One more failure that an outage may be the cause of."""
+        """One more failure that an outage may be the cause of. Not the failure of a host that
+        answered before, and now let us wait while others were answered: many that fall silent can
+        fail in one moment, between two answers of others."""
+        waited = self._answered_s > (failure.started_s + failure.ended_s) / 2
+        if waited and (host.reached or failure.connected):
+            return
         first = not (host.out_of_reach or host.tried_before or host.outages >= OUTAGES_MAX)
         # There may be no route to the addresses of new hosts (IPv6), and a resolver that does not
         # answer may wait for their nameservers. It shows an outage only where nobody has answered.

@@ -27,8 +27,10 @@ from policies.url import canonical, host_of, origin_of
 from policies.usage import NONE, Usage
 from storage.store import Link, Looked, Queued, Visited
 
-# New links judged before others have their turn: 3 ms of them.
-LINKS_AT_ONCE: Final = 1_000
+# Judging new links takes 3 µs each if their hosts are known, and 50 if each is of another: after so
+# many it is checked whether JUDGING_S are over, and others have their turn.
+LINKS_AT_ONCE: Final = 50
+JUDGING_S: Final = 0.002
 
 
 def target_of(answer: Answer) -> str | None:
@@ -268,12 +270,13 @@ class PageOutcomes:
         fresh = self._seen.fresh(self._followed(read, directives), depth)
         anchors = read.page_links.anchors(fresh)
         found: list[Link] = []
+        until_s = 0.0
         for place, url in enumerate(fresh, 1):
             link = self._link(url, depth=depth, queued=queued, anchor=anchors[url])
             if link is not None:
                 found.append(link)
             if not place % LINKS_AT_ONCE:
-                await asyncio.sleep(0)
+                until_s = await self._let_others(until_s)
         return found
 
     def _followed(self, read: ParsedPage, directives: Directives) -> list[str]:
@@ -298,6 +301,7 @@ class PageOutcomes:
         given = [PageLink(url, anchors[url], nofollow=False) for url in fresh]
         found: list[Link] = []
         chosen = await filter_.choose(page, given)
+        until_s = 0.0
         for place, (link, choice) in enumerate(zip(given, chosen, strict=True), 1):
             if choice is None:
                 self._buffer.skip(Skip.LINKS)
@@ -313,8 +317,16 @@ class PageOutcomes:
                 if new is not None:
                     found.append(new)
             if not place % LINKS_AT_ONCE:
-                await asyncio.sleep(0)
+                until_s = await self._let_others(until_s)
         return found
+
+    async def _let_others(self, until_s: float) -> float:
+        """Give others their turn if it is that time. Return the next one; 0: there was none yet."""
+        now_s = self._clock.monotonic()
+        if now_s < (until_s or now_s + JUDGING_S):
+            return until_s or now_s + JUDGING_S
+        await asyncio.sleep(0)
+        return self._clock.monotonic() + JUDGING_S
 
     def _link(
         self,

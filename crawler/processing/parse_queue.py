@@ -15,6 +15,7 @@ import asyncio
 import itertools
 from asyncio import Future
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from typing import Final
 
 from crawler.clock import Clock
@@ -23,7 +24,7 @@ from crawler.held_domains import HeldDomains
 
 PASS_S: Final = 0.001  # what is parsed in one pass of the loop: the network waits no longer
 AT_ONCE_MAX: Final = 16
-LONG_S: Final = 0.004  # a pass for whose pages their domains wait
+LONG_S: Final = 0.002  # a pass for whose pages their domains wait
 
 
 class ParseQueue:
@@ -45,7 +46,7 @@ class ParseQueue:
         self._free_s: dict[str, float] = {}  # until when domains wait, if that is not over
         self._at_once = 1
         self._passing = False
-        self._passed_s = 0.0
+        self.passed_s = 0.0  # when this pass began
         self._let_through: list[str] = []  # domains, in the last pass
 
     async def wait(self, domain: str) -> None:
@@ -58,6 +59,13 @@ class ParseQueue:
             self._begin()
         await mine
 
+    def charge(self, domain: str, began_s: float) -> None:
+        """A page of the domain has been read, which took several passes since then."""
+        now_s = self._clock.monotonic()
+        if now_s - began_s > LONG_S and self._domains.several:
+            until_s = now_s + (now_s - began_s)
+            self._free_s[domain] = max(until_s, self._free_s.get(domain, 0.0))
+
     def break_off(self) -> None:
         """End the wait of all that wait now."""
         waiting, self._waiting = self._waiting, OrderedDict()
@@ -69,16 +77,17 @@ class ParseQueue:
     def _begin(self) -> None:
         if self._waiting and not self._passing:
             self._passing = True
-            self._passed_s = self._clock.monotonic()
+            self._at_once = 1  # how long these take is not known
+            self.passed_s = self._clock.monotonic()
             self._loop.call_soon(self._next)
 
     def _next(self) -> None:
         """Let the first few through. They run in the next pass of the loop, and so does this."""
         now_s = self._clock.monotonic()
-        elapsed_s, self._passed_s = now_s - self._passed_s, now_s
+        elapsed_s, self.passed_s = now_s - self.passed_s, now_s
         if elapsed_s > PASS_S:
             self._at_once = max(1, self._at_once // 2)
-        elif elapsed_s < PASS_S / 2:
+        elif elapsed_s < PASS_S / 2 and self._let_through:
             self._at_once = min(2 * self._at_once, AT_ONCE_MAX)
         if self._free_s:
             self._free_s = {name: at_s for name, at_s in self._free_s.items() if at_s > now_s}
@@ -94,7 +103,9 @@ class ParseQueue:
     def _let_some_through(self) -> None:
         """Let a few through, of each domain one at a time."""
         self._let_through.clear()
-        ready = (one for one in self._waiting if one not in self._free_s)
+        ready: Iterable[str] = self._waiting
+        if self._free_s:
+            ready = (one for one in self._waiting if one not in self._free_s)
         domains = deque(itertools.islice(ready, self._at_once))
         while domains and len(self._let_through) < self._at_once:
             domain = domains.popleft()

@@ -70,6 +70,8 @@ class SitemapReading:
     def timeout_s(self) -> float:
         return min(self.read_bytes / BYTES_PER_S_MIN, TIMEOUT_S)
 
+    kept_bytes: Final = 0
+
     def _parsed(self) -> SitemapParser:
         if self._parser is None:
             from crawler.documents.sitemap import SitemapParser
@@ -174,6 +176,10 @@ class SeedReading:
     @property
     def timeout_s(self) -> float | None:
         return None if self.reading is None else self.reading.timeout_s
+
+    @property
+    def kept_bytes(self) -> int:
+        return self._size if self.reading is None and self._is_page else 0
 
     def as_page(self, answer: Answer) -> Answer:
         """The answer with the body that was kept for it, if it was wanted as a page's."""

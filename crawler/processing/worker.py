@@ -7,16 +7,24 @@ from crawler.documents.crawled_page import crawled_page
 from crawler.documents.page_parser import LARGE_BYTES, ParsingBrokenOffError
 from crawler.downloading.downloader import Downloader
 from crawler.faults import contained
-from crawler.fetching.request import Answer, BodyReader, Failure, Request, limits_of
+from crawler.fetching.request import (
+    DEFAULT_LIMITS,
+    Answer,
+    BodyReader,
+    Failure,
+    Request,
+    limits_of,
+)
 from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
 from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
+from crawler.frontier.large_bodies import BodyPlace
 from crawler.frontier.robots_cache import Pass
 from crawler.processing.admission import FULL_SOON, SCOPE_OUTDATED, Admission, PageBody
 from crawler.processing.attempts import after_try, given_up, redirected_too_often
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.processing.external_links import NoBody
-from crawler.processing.page_outcomes import PageOutcomes, target_of
+from crawler.processing.page_outcomes import LINKS_AT_ONCE, PageOutcomes, target_of
 from crawler.processing.parse_queue import ParseQueue
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.run_limits import RunLimits
@@ -26,6 +34,7 @@ from crawler.processing.sitemaps import Sitemaps
 from policies.url import origin_of
 from storage.store import Failed, Outcome, Queued, Revisited
 
+LONG_BYTES = 8_192  # a header that takes time to read, whatever its body
 JUDGING_MAX_S = 0.01  # of the loop's time, for URLs that are all blocked, until others are judged
 
 
@@ -180,13 +189,18 @@ class Worker:
     async def _request_page(self, permit: Permit, queued: Queued, admitted: Pass) -> None:
         """Request a page, which counts towards the run's limit of pages."""
         visited = False
+        place = BodyPlace(self._frontier.permits.large_bodies, permit.host.domain)
         try:
-            visited = await self._visit(permit, queued, admitted)
+            visited = await self._visit(permit, queued, admitted, place)
         finally:
+            if place.held:
+                place.leave()
             if not visited:
                 self._limits.give_page_back()
 
-    async def _visit(self, permit: Permit, queued: Queued, admitted: Pass) -> bool:
+    async def _visit(
+        self, permit: Permit, queued: Queued, admitted: Pass, place: BodyPlace
+    ) -> bool:
         """Fetch and parse a page. Return whether it was visited."""
         host = permit.host
         name = host.name_of(queued.url)
@@ -203,6 +217,7 @@ class Worker:
             headers=self._schedule.conditions(queued),
             limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
             reader=reader,
+            place=place,
         )
         new = queued.before is None
         self._about_to_request(host, queued, pages=new)
@@ -232,9 +247,8 @@ class Worker:
         if same := self._schedule.unchanged(queued, host.slot, answer, target):
             self._buffer.record(same, host, queued.url)
             return True
-        return await self._parse(
-            host, queued, answer if seed is None else seed.as_page(answer), admitted
-        )
+        page = answer if seed is None else seed.as_page(answer)
+        return await self._parse(host, queued, page, admitted, place)
 
     async def _request_sitemap(self, permit: Permit, queued: Queued) -> None:
         """A sitemap is no page: it counts towards no limit, and what it lists is queued."""
@@ -303,7 +317,9 @@ class Worker:
 
     # ------------------------------------------------------------ the page
 
-    async def _parse(self, host: HostQueue, queued: Queued, answer: Answer, admitted: Pass) -> bool:
+    async def _parse(
+        self, host: HostQueue, queued: Queued, answer: Answer, admitted: Pass, place: BodyPlace
+    ) -> bool:
         """Parse and record a page; where a caller iterates over pages, once it has read this one.
         False: it was not read."""
         new = queued.before is None  # others have been counted
@@ -316,23 +332,33 @@ class Worker:
         self.unread += 1
         recorded = False
         try:
-            large = size > LARGE_BYTES
-            if size:
-                self._frontier.permits.count_unparsed(host, size, large=large)
+            # The header waits as well, and may be as long.
+            waiting = size
+            if answer.wire_bytes > max(size, LONG_BYTES):
+                waiting = min(answer.wire_bytes, size + DEFAULT_LIMITS.head_bytes_max)
+            if large := size > LARGE_BYTES:
+                place.settle(size)
+            elif waiting:
+                self._frontier.permits.count_unparsed(host, waiting)
             try:
-                if size:
+                if waiting:
                     self._frontier.page_waits()
                     await self._parse_queue.wait(host.domain)
                 name = host.name_of(queued.url)
+                began_s = self._parse_queue.passed_s
                 outcome, read, usage = await self._outcomes.read(
                     host, name, queued, answer, admitted
                 )
+                if not large and len(outcome.links) > LINKS_AT_ONCE:
+                    self._parse_queue.charge(host.domain, began_s)
             except ParsingBrokenOffError:
                 self._not_requested(host, queued)
                 return False
             finally:
-                if size:
-                    self._frontier.permits.count_unparsed(host, -size, large=large)
+                if large:
+                    place.leave()
+                elif waiting:
+                    self._frontier.permits.count_unparsed(host, -waiting)
             nobody_reads = self._crawl.page_queue is None and self._crawl.sinks is None
             if nobody_reads or self._admission.is_external(queued, name):
                 self._buffer.record(outcome, host, queued.url)

@@ -160,6 +160,8 @@ class HostSupply:
         if self._permits.stops:
             self.idle = False
             if holds.connecting and not self._runs_forever:
+                if not (busy or self._permits.pages_open):
+                    return math.inf  # a limit of the run is reached
                 wake_s = frontier.progress_s + self._patience_s
                 return math.inf if now_s >= wake_s else wake_s  # what is queued stays so
             if not holds.connecting:

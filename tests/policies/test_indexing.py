@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies import indexing
 from policies.indexing import Directives, from_header, from_meta, rel_nofollow
 
 TOKENS = ("examplebot",)
@@ -138,3 +141,20 @@ def test_rel(rel: str | None, nofollow: bool) -> None:
 def test_no_text_raises(values: list[str]) -> None:
     assert isinstance(from_header(values, TOKENS), Directives)
     assert isinstance(from_meta([("robots", value) for value in values], TOKENS), Directives)
+
+
+def test_a_header_that_several_ask_about_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long one takes milliseconds."""
+    read: list[str] = []
+    add = indexing._Found.add
+
+    def spy(self: indexing._Found, value: str, names: Collection[str] | None = None) -> None:
+        read.append(value)
+        add(self, value, names)
+
+    monkeypatch.setattr(indexing._Found, "add", spy)
+    values = [f"bot{n}: noindex" for n in range(3)] + ["nofollow"]
+    found = [from_header(iter(values), TOKENS) for _ in range(3)]
+    assert {one.follow for one in found} == {False}
+    assert read == values
+    assert from_header(values, ["bot1"]) == from_header(["noindex, nofollow"], TOKENS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import string
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 import yarl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from publicsuffixlist import PublicSuffixList
 
 from policies import url as urls
 from policies.url import (
@@ -26,6 +28,7 @@ from policies.url import (
     without_userinfo,
 )
 
+_SUFFIXES = PublicSuffixList()
 BASE = "http://a.test/dir/page.html?x=1"
 
 
@@ -240,6 +243,24 @@ def test_pieces(url: str, origin: str, host: str, path: str) -> None:
 def test_registrable_domain(host: str, domain: str) -> None:
     assert registrable_domain(host) == domain
     assert slot_of(host, by_domain=True) == domain
+
+
+@given(
+    st.one_of(
+        st.ip_addresses().map(str),
+        st.from_regex(r"[a-z0-9.:%-]{0,24}", fullmatch=True),
+        st.sampled_from(["1.2.3", "0x7f.1", "1.2.3.4.", "a.1", "::1", "fe80::1%eth0", "[::1]"]),
+    )
+)
+def test_only_addresses_are_their_own_domain(host: str) -> None:
+    """Which need not be parsed in most cases."""
+    name = host.rstrip(".")
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        assert registrable_domain(host) == (_SUFFIXES.privatesuffix(name) or name or host)
+    else:
+        assert registrable_domain(host) == name
 
 
 def test_a_trailing_dot_does_not_give_a_host_a_second_clock() -> None:

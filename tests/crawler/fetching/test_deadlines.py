@@ -263,6 +263,7 @@ class Slow:
     """A sink that pauses at its first piece."""
 
     timeout_s = None
+    kept_bytes = 0
 
     def __init__(self, pause_s: float) -> None:
         self.pause_s = pause_s

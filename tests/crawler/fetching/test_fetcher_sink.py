@@ -18,6 +18,8 @@ from tests.crawler.fetching.readers import Reads
 class Pieces:
     """Keeps the sizes of what it takes, up to a bound."""
 
+    kept_bytes = 0
+
     def __init__(self, bytes_max: int = 1 << 40, *, timeout_s: float | None = None) -> None:
         self.timeout_s = timeout_s
         self.sizes: list[int] = []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from crawler.frontier.grant_limits import PASS_BEHIND_MAX, PASS_MAX
 from crawler.frontier.host_queue import HostQueue, Permit
+from crawler.frontier.large_bodies import DOMAIN_BYTES_MAX, BodyPlace
 from crawler.frontier.reasons import PAUSED, VISIT_WINDOW
 from crawler.frontier.tickets import FrontierClosedError
 from crawler.testing import JumpClock
@@ -510,23 +511,52 @@ async def test_more_go_at_once_when_hosts_are_late(late_s, most):
         assert len(set(given)) == 100
 
 
-@pytest.mark.parametrize("large", [False, True])
-async def test_a_large_page_keeps_only_its_own_host_waiting(large: bool) -> None:
-    """While it waits to be parsed; small ones keep all hosts waiting once there are too many."""
+async def test_small_pages_that_wait_to_be_parsed_keep_all_hosts_waiting() -> None:
     async with JumpClock() as clock:
         driven = DrivenFrontier(clock)
         first, second = make_host(clock, "first.test"), make_host(clock, "second.test")
-        driven.permits.count_unparsed(first, 10_000_000, large=large)
+        driven.permits.count_unparsed(first, 10_000_000)
         driven.permits.hold(first)
         driven.permits.hold(second)
         asked = [asyncio.create_task(driven.next()) for _ in range(2)]
         await clock.sleep_until(clock.monotonic() + 1)
-        granted = [task.result() for task in asked if task.done()]
-        assert [permit.host.slot for permit in granted if permit] == ["second.test"] * large
-        driven.permits.count_unparsed(first, -10_000_000, large=large)
+        assert not any(task.done() for task in asked)
+        driven.permits.count_unparsed(first, -10_000_000)
         await clock.sleep_until(clock.monotonic() + 1)
         found = [task.result() for task in asked]
         assert {permit.host.slot for permit in found if permit} == {"first.test", "second.test"}
+
+
+async def test_a_large_body_that_waits_for_a_place_keeps_only_its_own_domain_waiting() -> None:
+    """Until the permit ends under which it is received."""
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock)
+        rules = PacingRules(delay=1)
+        first, second, other = (
+            make_host(clock, name, rules=rules) for name in ("a.trap.test", "b.trap.test", "v.test")
+        )
+        bodies = driven.permits.large_bodies
+        parsed, received = (BodyPlace(bodies, first.domain) for _ in range(2))
+        parsed.settle(DOMAIN_BYTES_MAX)
+        driven.permits.hold(first)
+        permit = await driven.next()
+        assert permit
+        permit.host.pace.on_wire()
+        wait = asyncio.create_task(received.grow(300_000, most_bytes=300_000, wait_s=60))
+        await clock.sleep_until(clock.monotonic() + 1)
+        driven.permits.hold(second)
+        driven.permits.hold(other)
+        asked = [asyncio.create_task(driven.next()) for _ in range(2)]
+        await clock.sleep_until(clock.monotonic() + 1)
+        granted = [task.result() for task in asked if task.done()]
+        assert [one.host.slot for one in granted if one] == ["v.test"]
+        parsed.leave()
+        await wait
+        now_s = clock.monotonic()
+        driven.permits.end(permit, started_s=now_s, ended_s=now_s, kind="page", status=200)
+        await clock.sleep_until(clock.monotonic() + 0.5)
+        found = [task.result() for task in asked]
+        assert {one.host.slot for one in found if one} == {"b.trap.test", "v.test"}
 
 
 async def test_a_domain_of_many_hosts_leaves_permits_and_turns_to_another() -> None:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from crawler.clock import Clock, RealClock
 from crawler.documents import page
 from crawler.documents.page_parser import PageParser, ParsingBrokenOffError
+from crawler.fetching.request import Answer, Failure
+from crawler.frontier.host_queue import HostQueue
+from crawler.frontier.permits import Permits
 from crawler.held_domains import HeldDomains
+from crawler.processing import page_outcomes
+from crawler.processing.page_outcomes import PageOutcomes
 from crawler.processing.parse_queue import AT_ONCE_MAX, LONG_S, ParseQueue
-from crawler.testing import JumpClock, Reply, html, not_found
+from crawler.testing import FakeFetcher, JumpClock, Reply, html, not_found
 
 if TYPE_CHECKING:
     from crawler.fetching.request import Headers, Request
@@ -212,3 +219,105 @@ async def test_max_pages_per_host_counts_pages_that_wait_to_be_read(world: World
     assert len(crawled.urls("visited")) == 2 * HOSTS
     asked = [url for kind, url in order.events if kind == "asked" and url[-1] != "t"]
     assert len(asked) == 2 * HOSTS
+
+
+async def test_the_first_of_those_that_come_together_goes_alone() -> None:
+    """However short the pages before took: these may be others."""
+    async with JumpClock() as clock:
+        queue = parse_queue(clock)
+        for _ in range(2):  # no time passes, so the more go in one pass, the more there were
+            tasks = [asyncio.create_task(queue.turn("trap.test")) for _ in range(100)]
+            done = [0]
+            while done[-1] < 100 and len(done) < 1_000:
+                await asyncio.sleep(0)
+                done.append(sum(task.done() for task in tasks))
+            went = [now - before for before, now in itertools.pairwise(done) if now > before]
+            assert went[0] == 1
+            assert max(went) > 4
+            await clock.sleep_until(clock.monotonic() + 1)
+
+
+@pytest.mark.parametrize("one_domain", [False, True])
+async def test_a_page_that_took_several_passes_is_charged_to_its_domain(one_domain: bool) -> None:
+    async with JumpClock() as clock:
+        queue = parse_queue(clock, one_domain=one_domain)
+        began_s = clock.monotonic()
+        await queue.turn("trap.test")
+        await clock.sleep_until(began_s + 0.5)
+        queue.charge("trap.test", began_s)
+        if not one_domain:
+            await queue.turn("victim.test")
+            assert clock.monotonic() == pytest.approx(began_s + 0.5)
+        await queue.turn("trap.test")
+        waited_s = clock.monotonic() - began_s - 0.5
+        assert waited_s == pytest.approx(0.0 if one_domain else 0.5)
+
+
+async def test_a_long_header_waits_as_a_body_does(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes as much memory, and time to be read."""
+
+    class Long(FakeFetcher):
+        async def fetch(self, request: Request) -> Answer | Failure:
+            answer = await super().fetch(request)
+            assert isinstance(answer, Answer)
+            return structs.replace(answer, wire_bytes=200_000)
+
+    counted: list[int] = []
+    count = Permits.count_unparsed
+
+    def spy(self: Permits, host: HostQueue, size_bytes: int) -> None:
+        counted.append(size_bytes)
+        count(self, host, size_bytes)
+
+    monkeypatch.setattr(Permits, "count_unparsed", spy)
+    fetcher = Long(world.clock, {"http://a.test/": html("")})
+    await world.crawl({}, "http://a.test/", fetcher=fetcher)
+    assert counted == [200_000, -200_000]
+
+
+async def test_a_page_with_many_links_is_charged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged: list[str] = []
+    monkeypatch.setattr(ParseQueue, "charge", lambda _, domain, began_s: charged.append(domain))
+
+    def answers(request: Request) -> Reply:
+        if request.url == "http://a.test/":
+            return html("A", *(f"/{n}" for n in range(page_outcomes.LINKS_AT_ONCE + 1)))
+        return not_found() if request.url.endswith("/robots.txt") else html("B", "/1")
+
+    await world.crawl(answers, "http://a.test/", politeness={"delay": 0.1})
+    assert charged == ["a.test"]
+
+
+async def test_the_links_of_a_page_are_judged_a_few_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once they take too long: each may be of a host that is not known yet."""
+    monkeypatch.setattr(page_outcomes, "JUDGING_S", 0.0)
+    judged: list[str] = []
+    pauses: list[int] = []
+    judge, sleep = PageOutcomes._link, asyncio.sleep
+
+    def link(self: PageOutcomes, url: str, **more: Any) -> Any:
+        judged.append(url)
+        return judge(self, url, **more)
+
+    async def pause(delay_s: float, *result: Any) -> Any:
+        pauses.append(len(judged))
+        return await sleep(delay_s, *result)
+
+    monkeypatch.setattr(PageOutcomes, "_link", link)
+    monkeypatch.setattr(page_outcomes.asyncio, "sleep", pause)
+
+    def answers(request: Request) -> Reply:
+        if request.url != "http://a.test/":
+            return not_found()
+        return html("A", *(f"http://n{n}.b.test/" for n in range(500)))
+
+    await world.crawl(answers, "http://a.test/")
+    assert len(judged) == 500
+    ends = [0, *pauses, 500]
+    assert max(b - a for a, b in itertools.pairwise(ends)) <= page_outcomes.LINKS_AT_ONCE

@@ -14,7 +14,7 @@ from msgspec import structs
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, not_found
 from policies.retries import FailureCode
-from policies.url import path_of
+from policies.url import host_of, path_of
 
 if TYPE_CHECKING:
     from tests.conftest import World
@@ -24,17 +24,25 @@ GOOD = 6  # pages of each host that it answers, the first included
 
 class Pits(FakeFetcher):
     """Hosts whose pages `/pit…` fail in one of several ways; all else is answered, unless the
-    network is away."""
+    network is away. free: a host without such pages, and with 200 others."""
 
     def __init__(
-        self, clock: JumpClock, *, pits: int, kind: str, from_s: float = 0, to_s: float = 0
+        self,
+        clock: JumpClock,
+        *,
+        pits: int,
+        kind: str,
+        from_s: float = 0,
+        to_s: float = 0,
+        free: str = "",
     ) -> None:
         links = [f"/pit{n}" for n in range(pits)] + [f"/{n}" for n in range(GOOD)]
+        more = [f"/{n}" for n in range(200)]
 
         def answers(request: Request) -> Reply:
-            return (
-                not_found() if request.url.endswith("/robots.txt") else html("ParsedPage", *links)
-            )
+            if request.url.endswith("/robots.txt"):
+                return not_found()
+            return html("ParsedPage", *(more if host_of(request.url) == free else links))
 
         super().__init__(clock, answers)
         self.kind = kind
@@ -121,3 +129,30 @@ async def test_an_outage_that_speaks_fails_nothing(
     assert len(crawled.urls("visited")) == GOOD * hosts
     assert all(row["state"] != "unreachable" for row in crawled.rows["robots"])
     check_rests(crawled.log)
+
+
+@pytest.mark.parametrize("kind", ["mute", "stalled"])
+async def test_hosts_that_fall_silent_together_stop_no_other(world: World, kind: str) -> None:
+    """Their requests fail in one moment, between two answers of another host."""
+
+    fetcher = Pits(world.clock, pits=8, kind=kind, free="v.test")
+    seeds = ["http://v.test/0", *(f"http://h{n}.trap.test/0" for n in range(64))]
+    crawled = await world.crawl(
+        {}, *seeds, fetcher=fetcher, fetch={"timeout": 15}, crawl={"max_time": 120}
+    )
+    at_s = crawled.at("v.test")
+    assert max(b - a for a, b in itertools.pairwise(at_s)) < 2.0
+    assert len(at_s) > 100
+    check_rests(crawled.log)
+
+
+async def test_a_limit_of_the_run_ends_it_during_an_outage(world: World) -> None:
+    """Whatever its patience: nothing more would be requested after the outage."""
+    fetcher = Pits(world.clock, pits=0, kind="mute", from_s=3.5, to_s=5_000)
+    seeds = [f"http://h{n}.test/0" for n in range(12)]
+    crawled = await world.crawl(
+        {}, *seeds, fetcher=fetcher, fetch={"timeout": 5}, crawl={"max_time": 60, "patience": "1h"}
+    )
+    assert crawled.elapsed_s < 70.0
+    assert len(crawled.urls("queued")) > 12
+    assert crawled.urls("failed") == []
