@@ -21,10 +21,9 @@ from crawler.embedding.permit import RequestPermit
 from crawler.embedding.request_arguments import (
     Body,
     Fields,
+    PermitArguments,
     RequestOptions,
-    check_method,
     read_arguments,
-    seconds,
 )
 from crawler.embedding.response import Response
 from crawler.embedding.session_requests import LocalRequests, SessionRequests
@@ -304,9 +303,8 @@ class PoliteSession:
         Raises what `fetch` raises before a request is sent.
         """
         requests = self._requests()
-        canonical, method = canonical_url(url), check_method(method)
-        limit_s = seconds("max_wait_s", max_wait_s, zero_ok=True)
-        async with requests.permit(canonical, method, limit_s) as permit:
+        asked = PermitArguments(url=canonical_url(url), method=method, max_wait_s=max_wait_s)
+        async with requests.permit(asked.checked()) as permit:
             yield permit
 
     # ------------------------------------------------------------ inspecting
