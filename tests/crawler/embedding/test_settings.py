@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
 import pytest
 from yarl import URL
 
-from crawler import ConfigError, Crawler, Politeness, PoliteSession
+from crawler import ConfigError, Crawler, Politeness, PoliteSession, embedding
 from crawler.config import from_dict
 from crawler.config.keys import SECTIONS
 from crawler.embedding.settings import (
@@ -51,6 +53,18 @@ def test_the_keywords_of_sessions_and_crawls_are_those_of_a_setup() -> None:
     assert session <= keywords_of(PoliteSession).keys()
     assert session - {"fetcher"} == keywords_of(Politeness).keys()
     assert session <= keywords_of(Crawler).keys() | KEYS.keys()
+
+
+def test_only_public_methods_repeat_the_arguments_of_a_caller() -> None:
+    """Elsewhere they are passed on together: no other signature is longer than eight."""
+    long = set()
+    for path in Path(embedding.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                if len([one for one in given if one.arg != "self"]) > 8:
+                    long.add((path.stem, node.name))
+    assert long == {("session", "__init__"), ("session", "fetch")}
 
 
 def test_an_unknown_keyword_is_refused() -> None:
