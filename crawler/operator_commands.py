@@ -36,6 +36,7 @@ Text = Annotated[str, Meta(max_length=10_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
 # No number from outside is unbounded; the commands check the narrower ranges.
 Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
+Json = Annotated[object, Meta(extra_json_schema={"description": "Any JSON value."})]
 
 
 class InvalidCommandError(ValueError):

@@ -614,7 +614,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/api/caller_requests.py:REQUESTS_MAX",
         "crawler/daemon/api/caller_requests.py:QUERIES_MAX",
         "crawler/daemon/api/caller_requests.py:BODY_BYTES_MAX",
-        "crawler/daemon/api/caller_requests.py:WAIT_S_MAX",
+        "crawler/embedding/request_arguments.py:WAIT_S_MAX",
         "crawler/daemon/api/lent_permits.py:LENT_S_MAX",
         "crawler/embedding/remote_requests.py:CALLS_MAX",
         "crawler/daemon/api/lent_permits.py:LENT_MAX",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from crawler.daemon.responses import Json
+from crawler.operator_commands import Json
 
 
 class UrlsPage(Struct, frozen=True, kw_only=True):

@@ -4,17 +4,17 @@ made from them. Fields may be added, and none is renamed or removed."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from crawler.daemon.health import Health
+from crawler.operator_commands import Json
 from crawler.steering.live_state import ActiveHold, Activity, HostNow
 from crawler.steering.queue_waits import QueueWait
 from storage.store import Row
 
-Json = Annotated[object, Meta(extra_json_schema={"description": "Any JSON value."})]
 T = TypeVar("T")
 SILENT_S = 5.0  # a worker renews its session once a second
 _FLAGS = frozenset({"paused", "withdrawn", "truncated", "indexable", "followable", "archivable"})

@@ -16,14 +16,14 @@ from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.link_choice import Links, link_filter
-from crawler.embedding.log_observer import observer_of
 from crawler.embedding.settings import (
     CrawlOptions,
     Given,
+    Setup,
     check_storage,
     in_database,
     seed_texts,
-    settings,
+    setup_of,
 )
 from crawler.embedding.url_data import checked_code, checked_depth, checked_priority, encoded
 from crawler.fetching.fetcher import Fetcher
@@ -85,18 +85,17 @@ class Crawler:
         fetcher: Fetcher | None = None,
         **options: Unpack[CrawlOptions],
     ) -> None:
-        self._config = settings(config, **options)
+        self._setup = setup_of(
+            config=config, db=db, observer=observer, clock=clock, fetcher=fetcher, **options
+        )
+        self._config = self._setup.config
         check_storage(in_database(self._config, db))
         self._seedless = self._config.override({"crawl": {"seeds": []}})
         self._seeds = seed_texts(seeds)
-        self._db = db
         self._called: list[tuple[PageFunction, Mapping[str, Any]]] = [(call, {}) for call in sinks]
         self._links = links
         if links is not None:
             link_filter(links)  # checks it
-        self._observer = observer_of(observer)
-        self._clock = clock
-        self._fetcher = fetcher
         self._ended: Running | None = None  # the latest, whose summary is still available
         self._running: Lasting[Running] = Lasting("crawl")
 
@@ -110,13 +109,9 @@ class Crawler:
         seeds = seeds_of(self._config, self._seeds)
         await self._running.open(
             _begun(
-                self._config,
+                self._setup,
                 self._seedless,
                 seeds,
-                db=self._db,
-                clock=self._clock,
-                fetcher=self._fetcher,
-                observer=self._observer,
                 called=self._called,
                 filter_=None if self._links is None else link_filter(self._links),
             )
@@ -266,7 +261,7 @@ class Crawler:
         """
         from crawler.embedding.crawl_session import CrawlSession
 
-        return CrawlSession(self._config, self._clock, self._running)
+        return CrawlSession(self._config, self._setup.clock, self._running)
 
     async def summary(self) -> Summary:
         """Summarise the crawl so far: counts, limits that excluded URLs, waiting hosts.
@@ -281,14 +276,10 @@ class Crawler:
 
 @contextlib.asynccontextmanager
 async def _begun(
-    config: Config,
+    setup: Setup,
     seedless: Config,
     seeds: Sequence[str],
     *,
-    db: str | Path | None,
-    clock: Clock | None,
-    fetcher: Fetcher | None,
-    observer: Observer,
     called: Sequence[tuple[PageFunction, Mapping[str, Any]]],
     filter_: LinkFilter | None,
 ) -> AsyncIterator[Running]:
@@ -296,16 +287,9 @@ async def _begun(
     from crawler.embedding.running import running  # loads what the database needs
     from crawler.sinks.build import page_callback
 
-    async with running(
-        config,
-        db=db,
-        clock=clock,
-        fetcher=fetcher,
-        observer=observer,
-        called=[page_callback(call, **wants) for call, wants in called],
-        link_filter=filter_,
-    ) as opened:
-        await _add(config, opened, seeds_of(seedless, seeds))
+    callbacks = [page_callback(call, **wants) for call, wants in called]
+    async with running(setup, called=callbacks, link_filter=filter_) as opened:
+        await _add(setup.config, opened, seeds_of(seedless, seeds))
         yield opened
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from crawler.clock import Clock, RealClock
 from crawler.config import Config
 from crawler.contact_deadline import ContactDeadline
 from crawler.databases import looking_into, open_memory_store, open_store
 from crawler.embedding.caller_gate import CallerGate, gate_of
-from crawler.embedding.settings import in_database
+from crawler.embedding.settings import Setup, in_database
 from crawler.fetching.fetcher import AiohttpFetcher, Fetcher
-from crawler.observer import Observer
 from crawler.processing.context import crawl_context
 from crawler.scheduling.caller_session import CallerSession
 from policies.holds import FaultOwner
@@ -84,30 +82,22 @@ async def network(
 
 
 @contextlib.asynccontextmanager
-async def caller_gate(
-    config: Config,
-    *,
-    db: str | Path | None,
-    clock: Clock | None,
-    fetcher: Fetcher | None,
-    name: str,
-    observer: Observer | None = None,
-) -> AsyncIterator[CallerGate]:
+async def caller_gate(setup: Setup, *, name: str = "session") -> AsyncIterator[CallerGate]:
     """Open a gate for callers alone. `name`: of its session in the database. Raises ConfigError and
     StoreRefused."""
-    config = in_database(config, db)
-    clock = clock or RealClock()
+    config = in_database(setup.config, setup.db)
+    clock = setup.clock or RealClock()
     deadline = ContactDeadline(clock)
     async with (
         open_store_of(config, clock=clock, name=name) as kept,
-        network(config, clock=clock, fetcher=fetcher, deadline=deadline) as wire,
+        network(config, clock=clock, fetcher=setup.fetcher, deadline=deadline) as wire,
     ):
         context = crawl_context(
             config,
             store=kept.store,
             session=kept.session,
             clock=clock,
-            observer=observer,
+            observer=setup.observer,
             deadline=deadline,
             faults=FaultOwner.CALLER,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -17,11 +18,18 @@ from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.client_errors import client_errors
 from crawler.embedding.lasting import Lasting
-from crawler.embedding.log_observer import observer_of
 from crawler.embedding.permit import with_time_to_connect
 from crawler.embedding.redirect_chains import RedirectChains
 from crawler.embedding.request_arguments import check_client_request
-from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, paces, settings
+from crawler.embedding.settings import (
+    Dialects,
+    Duration,
+    Given,
+    OneOrMore,
+    paces,
+    settings,
+    setup_of,
+)
 from crawler.errors import ResponseUnread
 from crawler.fetching.client_session import (
     CallerRequest,
@@ -80,17 +88,22 @@ class Politeness:
         observer: Observer | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._config = settings(
-            config, user_agent=user_agent, delay=delay, allow=allow, dialect=dialect
+        self._setup = setup_of(
+            config=config,
+            db=db,
+            observer=observer,
+            clock=clock,
+            user_agent=user_agent,
+            delay=delay,
+            allow=allow,
+            dialect=dialect,
         )
+        self._config = self._setup.config
         if Per.IP in paces(self._config):
             raise ConfigError(
                 'politeness.per = "ip": an aiohttp ClientSession does not say which address it '
                 "connects to; use PoliteSession"
             )
-        self._db = db
-        self._observer = observer_of(observer)
-        self._clock = clock
         self._fetcher: ClientFetcher | None = None
         self._client: Lasting[CallerGate] = Lasting("middleware")
         self._chains = RedirectChains()
@@ -99,18 +112,10 @@ class Politeness:
     async def __aenter__(self) -> Self:
         from crawler.embedding.embed import caller_gate  # loads what the database needs
 
-        clock = self._clock or RealClock()
+        clock = self._setup.clock or RealClock()
         fetcher = ClientFetcher(clock, config=self._config, headers=_identity(self._config))
-        await self._client.open(
-            caller_gate(
-                self._config,
-                db=self._db,
-                clock=clock,
-                fetcher=fetcher,
-                name="middleware",
-                observer=self._observer,
-            )
-        )
+        used = replace(self._setup, clock=clock, fetcher=fetcher)
+        await self._client.open(caller_gate(used, name="middleware"))
         self._fetcher = fetcher
         return self
 

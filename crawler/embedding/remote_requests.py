@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
 import os
@@ -22,7 +21,7 @@ from crawler.downloading.downloader import NO_HEADERS, LentContact
 from crawler.embedding.caller_verdicts import NextTurn
 from crawler.embedding.error_documents import BUSY, DISALLOWED, TOO_LONG, ErrorDocument, error_of
 from crawler.embedding.permit import RequestPermit
-from crawler.embedding.request_arguments import RequestArguments
+from crawler.embedding.request_arguments import WAIT_S_MAX, PermitArguments, RequestArguments
 from crawler.embedding.response import Response
 from crawler.embedding.streaming import StreamedResponse
 from crawler.errors import CourtlyError, FetchFailed, InvalidRequest, SessionClosed, WaitTooLong
@@ -40,7 +39,6 @@ PIECE_BYTES: Final = 100_000  # of a streamed body, at most
 PERMIT_S: Final = 60.0  # until a permit expires, if this process dies
 RENEW_S: Final = 20.0
 CONNECT_S: Final = 10.0
-WAIT_S: Final = 30 * 86_400.0  # stands for no limit: without one, the other side has its own
 _WAITING: Final = frozenset({"/api/fetch", "/api/permit"})
 AGAIN_S: Final = 1.0  # before a request is repeated that the other side had no room for
 
@@ -117,23 +115,13 @@ class RemoteRequests:
     # ------------------------------------------------------------ requests
 
     async def fetch(self, asked: RequestArguments) -> Response:
-        sent = _sent(asked, stream=False)
-        answer = await self._call(
-            "POST", "/api/fetch", sent, url=asked.url, max_wait_s=asked.max_wait_s
-        )
+        answer = await self._call("POST", "/api/fetch", _sent(asked, stream=False))
         return self._response(answer, answer.body)
 
     @contextlib.asynccontextmanager
     async def stream(self, asked: RequestArguments) -> AsyncIterator[StreamedResponse]:
         async with contextlib.AsyncExitStack() as opened:
-            answer = await self._call(
-                "POST",
-                "/api/fetch",
-                _sent(asked, stream=True),
-                url=asked.url,
-                max_wait_s=asked.max_wait_s,
-                opened=opened,
-            )
+            answer = await self._call("POST", "/api/fetch", _sent(asked, stream=True), opened)
             assert answer.open is not None
             body = _RemoteBody(answer.open, asked.url, self._where)
             response = StreamedResponse(self._response(answer, b""), body)
@@ -154,16 +142,14 @@ class RemoteRequests:
         return _response(described, body, before)
 
     @contextlib.asynccontextmanager
-    async def permit(
-        self, url: str, method: str, max_wait_s: float | None
-    ) -> AsyncIterator[RequestPermit]:
-        sent = {"url": url, "method": method, "expires_in_s": PERMIT_S}
-        answer = await self._call("POST", "/api/permit", sent, url=url, max_wait_s=max_wait_s)
+    async def permit(self, asked: PermitArguments) -> AsyncIterator[RequestPermit]:
+        sent = {**msgspec.to_builtins(asked), "expires_in_s": PERMIT_S}
+        answer = await self._call("POST", "/api/permit", sent)
         name = str(self._object(answer.body).get("id"))
         lent = LentContact(NO_HEADERS)
         renewing = asyncio.create_task(self._renew(name))
         try:
-            yield RequestPermit(url, method, lent)
+            yield RequestPermit(asked.url, asked.method, lent)
         finally:
             renewing.cancel()
             lent.over = True
@@ -201,28 +187,23 @@ class RemoteRequests:
 
     # ------------------------------------------------------------ the other side
 
-    async def _json(
-        self, method: str, path: str, sent: Mapping[str, object] | None
-    ) -> dict[str, Any]:
-        url = "" if sent is None else str(sent.get("url", ""))
-        return self._object((await self._call(method, path, sent, url=url)).body)
+    async def _json(self, method: str, path: str, sent: Mapping[str, Any] | None) -> dict[str, Any]:
+        return self._object((await self._call(method, path, sent)).body)
 
     async def _call(
         self,
         method: str,
         path: str,
-        sent: Mapping[str, object] | None,
-        *,
-        url: str,
-        max_wait_s: float | None = None,
+        sent: Mapping[str, Any] | None,
         opened: contextlib.AsyncExitStack | None = None,
     ) -> _Answer:
-        """Call a route until the other side has room for it; max_wait_s limits that, and the wait
-        there. opened: it closes the response, whose body is not read. Raises the exception that the
-        other side describes."""
+        """Call a route until the other side has room for it; the max_wait_s that is sent limits
+        that, and the wait there. opened: it closes the response, whose body is not read. Raises the
+        exception that the other side describes."""
         began_s = self._clock.monotonic()
-        async with self._admitted(url, max_wait_s):
-            return await self._repeat(method, path, sent, url, began_s, max_wait_s, opened)
+        sent = sent or {}
+        async with self._admitted(sent.get("url", ""), sent.get("max_wait_s")):
+            return await self._repeat(method, path, sent, began_s, opened)
 
     @contextlib.asynccontextmanager
     async def _admitted(self, url: str, max_wait_s: float | None) -> AsyncIterator[None]:
@@ -246,19 +227,18 @@ class RemoteRequests:
         self,
         method: str,
         path: str,
-        sent: Mapping[str, object] | None,
-        url: str,
+        sent: Mapping[str, Any],
         began_s: float,
-        max_wait_s: float | None,
         opened: contextlib.AsyncExitStack | None,
     ) -> _Answer:
+        url, max_wait_s = sent.get("url", ""), sent.get("max_wait_s")
         while True:
             left_s = None
             if max_wait_s is not None:
                 left_s = max(0.0, max_wait_s - (self._clock.monotonic() - began_s))
-                sent = {**(sent or {}), "max_wait_s": min(left_s, WAIT_S)}
-            elif path in _WAITING:
-                sent = {**(sent or {}), "max_wait_s": WAIT_S}
+                sent = {**sent, "max_wait_s": min(left_s, WAIT_S_MAX)}
+            elif path in _WAITING:  # without a limit, the other side has its own
+                sent = {**sent, "max_wait_s": WAIT_S_MAX}
             answer = await self._send(method, path, sent, opened)
             if answer.status < 400:
                 return answer
@@ -337,20 +317,9 @@ class RemoteRequests:
         return CourtlyError(f"{self._where} is not a crawl of courtly, or of another version")
 
 
-def _sent(asked: RequestArguments, *, stream: bool) -> dict[str, object]:
-    sent: dict[str, object] = {
-        "url": asked.url,
-        "method": asked.method,
-        "headers": dict(asked.headers),
-        "follow": asked.follow,
-        "retry": asked.retry,
-        "timeout_s": asked.timeout_s,
-        "stream": stream,
-        "description_bytes": DESCRIPTION_BYTES,
-    }
-    if asked.body is not None:
-        sent["body"] = base64.b64encode(asked.body).decode()
-    return sent
+def _sent(asked: RequestArguments, *, stream: bool) -> dict[str, Any]:
+    how = {"stream": stream, "description_bytes": DESCRIPTION_BYTES}
+    return {**msgspec.to_builtins(asked), **how}
 
 
 def _response(described: _Described, body: bytes, before: tuple[Response, ...]) -> Response:

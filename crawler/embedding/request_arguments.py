@@ -7,16 +7,17 @@ import json as json_module
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, TypedDict
+from typing import Annotated, Any, Final, Self, TypedDict, Unpack
 from urllib.parse import urlencode
 
 from aiohttp import ClientRequest
 from aiohttp.payload import Payload
+from msgspec import Meta, Struct, structs
 from yarl import URL
 
 from crawler.embedding.caller_verdicts import canonical_url
 from crawler.errors import InvalidRequest
+from crawler.operator_commands import Json, Number
 from policies.header_field import field_value, is_of_connection, is_refused_method, is_token
 from policies.url import host_of
 
@@ -24,6 +25,10 @@ Scalar = str | int | float
 # Values of a query or a form. A name with several values has a sequence, or occurs several times.
 Fields = Mapping[str, Scalar | Sequence[Scalar]] | Sequence[tuple[str, Scalar]]
 Body = bytes | bytearray | memoryview
+
+WAIT_S_MAX: Final = 30 * 86_400.0  # to another process: it counts as no limit
+Url = Annotated[str, Meta(min_length=1, max_length=20_000)]
+Wait = Annotated[float, Meta(ge=0, le=WAIT_S_MAX)]
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -46,58 +51,73 @@ class RequestOptions(TypedDict, total=False):
     max_wait_s: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestArguments:
-    """The valid arguments of a request.
+class PermitArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of a permit, and of every request. Unknown keys are refused: a misspelt key
+    must not mean its default. max_wait_s: of all waits together; None: no limit."""
 
-    url: canonical. method: in upper case. body: as it is sent, None if there is none. headers: of
-    the caller, with the Content-Type of the body; they may hold secrets. timeout_s: None for
-    `fetch.timeout`. max_wait_s: of all waits together; None: no limit.
-    """
+    url: Url
+    method: str = "GET"
+    max_wait_s: Wait | None = None
 
-    url: str
-    method: str
-    headers: dict[str, str] = field(repr=False)
-    body: bytes | None = field(repr=False)
-    follow: bool
-    retry: bool
-    timeout_s: float | None
-    max_wait_s: float | None
+    def checked(self) -> Self:
+        """Return them with the canonical URL and the method in upper case. Raises InvalidURL and
+        InvalidRequest."""
+        return structs.replace(
+            self,
+            url=canonical_url(self.url),
+            method=check_method(self.method),
+            max_wait_s=_seconds("max_wait_s", self.max_wait_s, zero_ok=True),
+        )
+
+
+class RequestArguments(PermitArguments, frozen=True, kw_only=True):
+    """The arguments of a request, as they cross to another process: in JSON, `body` is in base64.
+    At most one of body, json and text is sent. timeout_s: None for `fetch.timeout`. headers and
+    body may hold secrets."""
+
+    headers: dict[str, str] = {}
+    body: bytes | None = None
+    json: Json = None
+    text: str | None = None
+    follow: bool = True
+    retry: bool = True
+    timeout_s: Number | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.method} {self.url})"
+
+    def checked(
+        self, params: Fields | str | None = None, data: Fields | str | Body | None = None
+    ) -> Self:
+        """Return them as they are sent: what goes into the URL is in it, and the body is in bytes,
+        with its Content-Type among the headers. params, data: of `PoliteSession.fetch`. Raises
+        InvalidURL and InvalidRequest."""
+        valid = super().checked()
+        for name, value in (("follow", self.follow), ("retry", self.retry)):
+            if not isinstance(value, bool):
+                raise InvalidRequest(name, f"must be True or False, not {_shown(value)}")
+        content, content_type = _content(self.json, self.text if data is None else data, self.body)
+        headers = _headers(self.headers)
+        if content_type is not None and not any(name.lower() == "content-type" for name in headers):
+            headers["Content-Type"] = content_type
+        return structs.replace(
+            valid,
+            url=_with_params(valid.url, params),
+            headers=headers,
+            body=content,
+            json=None,
+            text=None,
+            timeout_s=_seconds("timeout_s", self.timeout_s),
+        )
 
 
 def read_arguments(
-    url: str | URL,
-    *,
-    method: str = "GET",
-    params: Fields | str | None = None,
-    headers: Mapping[str, str] | None = None,
-    json: Any = None,
-    data: Fields | str | Body | None = None,
-    body: Body | None = None,
-    follow: bool = True,
-    retry: bool = True,
-    timeout_s: float | None = None,
-    max_wait_s: float | None = None,
+    url: str | URL, *, method: str = "GET", **options: Unpack[RequestOptions]
 ) -> RequestArguments:
     """Check the arguments of a request. Raises InvalidURL and InvalidRequest."""
-    method = check_method(method)
-    for name, value in (("follow", follow), ("retry", retry)):
-        if not isinstance(value, bool):
-            raise InvalidRequest(name, f"must be True or False, not {_shown(value)}")
-    content, content_type = _content(json, data, body)
-    fields = _headers(headers)
-    if content_type is not None and not any(name.lower() == "content-type" for name in fields):
-        fields["Content-Type"] = content_type
-    return RequestArguments(
-        url=_with_params(canonical_url(url), params),
-        method=method,
-        headers=fields,
-        body=content,
-        follow=follow,
-        retry=retry,
-        timeout_s=seconds("timeout_s", timeout_s),
-        max_wait_s=seconds("max_wait_s", max_wait_s, zero_ok=True),
-    )
+    given: dict[str, Any] = dict(options)
+    params, data = given.pop("params", None), given.pop("data", None)
+    return RequestArguments(url=url, method=method, **given).checked(params, data)  # type: ignore[arg-type]
 
 
 def check_client_request(request: ClientRequest) -> None:
@@ -119,7 +139,19 @@ def check_client_request(request: ClientRequest) -> None:
         raise InvalidRequest("headers", f'"Content-Length" must be that of the body, {size}')
 
 
-def seconds(argument: str, value: object, *, zero_ok: bool = False) -> float | None:
+def check_method(method: object) -> str:
+    """Return it in upper case. Raises InvalidRequest."""
+    if not isinstance(method, str) or not is_token(method):
+        raise InvalidRequest("method", f"must be a word such as GET, not {_shown(method)}")
+    if is_refused_method(method):
+        why = "opens a tunnel, which cannot be fetched"
+        if method.upper() != "CONNECT":
+            why = "returns the request with its credentials, and is refused"
+        raise InvalidRequest("method", f"{method.upper()} {why}")
+    return method.upper()
+
+
+def _seconds(argument: str, value: object, *, zero_ok: bool = False) -> float | None:
     """Return a duration, or None. Raises InvalidRequest unless it is positive (or zero, with
     `zero_ok`) and finite."""
     if value is None:
@@ -134,18 +166,6 @@ def seconds(argument: str, value: object, *, zero_ok: bool = False) -> float | N
         positive = "zero or positive," if zero_ok else "positive"
         raise InvalidRequest(argument, f"must be {positive} and finite, not {_shown(value)}")
     return number
-
-
-def check_method(method: object) -> str:
-    """Return it in upper case. Raises InvalidRequest."""
-    if not isinstance(method, str) or not is_token(method):
-        raise InvalidRequest("method", f"must be a word such as GET, not {_shown(method)}")
-    if is_refused_method(method):
-        why = "opens a tunnel, which cannot be fetched"
-        if method.upper() != "CONNECT":
-            why = "returns the request with its credentials, and is refused"
-        raise InvalidRequest("method", f"{method.upper()} {why}")
-    return method.upper()
 
 
 def _check_name(name: object) -> str:

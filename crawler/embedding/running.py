@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from crawler.app import plainest
@@ -16,7 +15,7 @@ from crawler.documents.crawled_page import CrawledPage, value_of
 from crawler.documents.unvisited import BlockedPage, FailedPage, code_and_sentence
 from crawler.embedding.caller_gate import CallerGate, gate_of
 from crawler.embedding.embed import OpenStore, network, open_store_of
-from crawler.embedding.settings import in_database
+from crawler.embedding.settings import Setup, in_database
 from crawler.errors import SecondReader, SessionClosed
 from crawler.events import Summary
 from crawler.fetching.fetcher import Fetcher
@@ -300,25 +299,21 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    config: Config,
+    setup: Setup,
     *,
-    db: str | Path | None,
-    clock: Clock | None,
-    fetcher: Fetcher | None,
-    observer: Observer | None = None,
     called: Sequence[PageCallback] = (),
     link_filter: LinkFilter | None = None,
 ) -> AsyncIterator[Running]:
     """Open a crawl that starts with the request for its first page, and stop it when the block
     ends. called: functions that receive its pages, in addition to the config's sinks. link_filter:
     chooses among the links of pages."""
-    config = in_database(config, db)
-    clock = clock or RealClock()
+    config = in_database(setup.config, setup.db)
+    clock = setup.clock or RealClock()
     deadline = ContactDeadline(clock)
     sinks = build_sinks(config, called, clock=clock)
     async with (
         open_store_of(config, clock=clock, name="crawl") as kept,
-        network(config, clock=clock, fetcher=fetcher, deadline=deadline) as wire,
+        network(config, clock=clock, fetcher=setup.fetcher, deadline=deadline) as wire,
         sinks,
     ):
         crawl = Running(
@@ -329,7 +324,7 @@ async def running(
             sinks,
             deadline=deadline,
             link_filter=link_filter,
-            observer=observer,
+            observer=setup.observer,
         )
         try:
             try:

@@ -16,19 +16,17 @@ from crawler.config import Config, ConfigError
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.lasting import Lasting
-from crawler.embedding.log_observer import observer_of
 from crawler.embedding.permit import RequestPermit
 from crawler.embedding.request_arguments import (
     Body,
     Fields,
+    PermitArguments,
     RequestOptions,
-    check_method,
     read_arguments,
-    seconds,
 )
 from crawler.embedding.response import Response
 from crawler.embedding.session_requests import LocalRequests, SessionRequests
-from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, settings
+from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, setup_of
 from crawler.embedding.shared_session import Borrowed, check_alone
 from crawler.embedding.streaming import StreamedResponse
 from crawler.fetching.request import Fetcher
@@ -91,46 +89,37 @@ class PoliteSession:
         fetcher: Fetcher | None = None,
         share: PoliteSession | None = None,
     ) -> None:
+        options: dict[str, Any] = {
+            "user_agent": user_agent,
+            "config": config,
+            "db": db,
+            "delay": delay,
+            "allow": allow,
+            "dialect": dialect,
+            "observer": observer,
+            "clock": clock,
+            "fetcher": fetcher,
+        }
         self._borrowed: Borrowed[CallerGate | RemoteRequests] | None = None
-        if share is not None or via is not None or token is not None:
-            beside = {
-                "user_agent": user_agent,
-                "config": config,
-                "db": db,
-                "delay": delay,
-                "allow": allow,
-                "dialect": dialect,
-                "observer": observer,
-                "clock": clock,
-                "fetcher": fetcher,
-            }
-            if share is not None:
-                check_alone({**beside, "via": via, "token": token})
-                if not isinstance(share, PoliteSession):
-                    raise ConfigError(
-                        f"share: expected a PoliteSession, not {type(share).__name__}"
-                    )
-                config = share.config
-                self._borrowed = Borrowed(share._client)  # noqa: SLF001 - of the same class
-            else:
-                from crawler.embedding.via import check_via
+        if share is not None:
+            check_alone({**options, "via": via, "token": token})
+            if not isinstance(share, PoliteSession):
+                raise ConfigError(f"share: expected a PoliteSession, not {type(share).__name__}")
+            options = {"config": share.config}
+            self._borrowed = Borrowed(share._client)  # noqa: SLF001 - of the same class
+        elif via is not None or token is not None:
+            from crawler.embedding.via import check_via
 
-                check_via(via, token, {**beside, "cache": cache})
+            check_via(via, token, {**options, "cache": cache})
+        self._setup = setup_of(**options)
         self._via = via
         self._token = token
-        self._config = settings(
-            config, user_agent=user_agent, delay=delay, allow=allow, dialect=dialect
-        )
-        self._db = db
-        self._observer = observer_of(observer)
         self._cache = None if cache is None else _response_cache(cache)
-        self._clock = clock
-        self._fetcher = fetcher
         self._client: Lasting[CallerGate | RemoteRequests] = self._borrowed or Lasting("session")
 
     @property
     def config(self) -> Config:
-        return self._config
+        return self._setup.config
 
     async def __aenter__(self) -> Self:
         await self._client.open(self._opened())
@@ -144,22 +133,8 @@ class PoliteSession:
         if self._via is not None:
             from crawler.embedding.via import through
 
-            return through(
-                self._via,
-                self._token,
-                self._config,
-                clock=self._clock,
-                fetcher=self._fetcher,
-                observer=self._observer,
-            )
-        return caller_gate(
-            self._config,
-            db=self._db,
-            clock=self._clock,
-            fetcher=self._fetcher,
-            name="session",
-            observer=self._observer,
-        )
+            return through(self._via, self._token, self._setup)
+        return caller_gate(self._setup)
 
     def _requests(self) -> SessionRequests:
         client = self._client.get()
@@ -304,9 +279,8 @@ class PoliteSession:
         Raises what `fetch` raises before a request is sent.
         """
         requests = self._requests()
-        canonical, method = canonical_url(url), check_method(method)
-        limit_s = seconds("max_wait_s", max_wait_s, zero_ok=True)
-        async with requests.permit(canonical, method, limit_s) as permit:
+        asked = PermitArguments(url=canonical_url(url), method=method, max_wait_s=max_wait_s)
+        async with requests.permit(asked.checked()) as permit:
             yield permit
 
     # ------------------------------------------------------------ inspecting

@@ -13,7 +13,7 @@ from crawler.embedding.caller_verdicts import NextTurn
 from crawler.embedding.caller_waits import WaitLimit
 from crawler.embedding.permit import RequestPermit, lend_permit
 from crawler.embedding.redirects import follow_redirects, mean
-from crawler.embedding.request_arguments import RequestArguments
+from crawler.embedding.request_arguments import PermitArguments, RequestArguments
 from crawler.embedding.response import Response
 from crawler.embedding.streaming import BodyStream, StreamedResponse
 from policies.robots_state import RobotsState
@@ -23,16 +23,14 @@ if TYPE_CHECKING:
 
 
 class SessionRequests(Protocol):
-    """The work behind the methods of `PoliteSession`, which raise what these do. URLs are
-    canonical."""
+    """The work behind the methods of `PoliteSession`, which raise what these do. Arguments
+    are checked, and URLs canonical."""
 
     async def fetch(self, asked: RequestArguments) -> Response: ...
 
     def stream(self, asked: RequestArguments) -> AbstractAsyncContextManager[StreamedResponse]: ...
 
-    def permit(
-        self, url: str, method: str, max_wait_s: float | None
-    ) -> AbstractAsyncContextManager[RequestPermit]: ...
+    def permit(self, asked: PermitArguments) -> AbstractAsyncContextManager[RequestPermit]: ...
 
     async def may_fetch(self, url: str) -> bool: ...
 
@@ -69,12 +67,10 @@ class LocalRequests:
             await body.close()
 
     @contextlib.asynccontextmanager
-    async def permit(
-        self, url: str, method: str, max_wait_s: float | None
-    ) -> AsyncIterator[RequestPermit]:
-        limit = WaitLimit(self._gate.clock, max_wait_s, self._caller)
-        mean(self._gate, url, self._caller)
-        async with lend_permit(self._gate, url, method, limit) as permit:
+    async def permit(self, asked: PermitArguments) -> AsyncIterator[RequestPermit]:
+        limit = WaitLimit(self._gate.clock, asked.max_wait_s, self._caller)
+        mean(self._gate, asked.url, self._caller)
+        async with lend_permit(self._gate, asked.url, asked.method, limit) as permit:
             yield permit
 
     async def may_fetch(self, url: str) -> bool:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, Final, TypedDict, Unpack
 
 from yarl import URL
 
+from crawler.clock import Clock
 from crawler.config import Config, ConfigError, from_dict, load
 from crawler.config.keys import SECTIONS
+from crawler.embedding.log_observer import observer_of
+from crawler.fetching.request import Fetcher
+from crawler.observer import Observer
 from policies.pacing import Per
 from policies.robots.dialect import Dialect
 from storage.location import url_of
@@ -37,21 +42,57 @@ class CrawlOptions(TypedDict, total=False):
     max_errors: float | None
 
 
-def settings(
-    config: Given,
+# The keys of the config that these keyword arguments stand for.
+KEYS: Final[Mapping[str, tuple[str, str]]] = {
+    "user_agent": ("crawl", "user_agent"),
+    "max_pages": ("crawl", "max_pages"),
+    "max_depth": ("crawl", "max_depth"),
+    "max_time_s": ("crawl", "max_time"),
+    "max_bytes": ("crawl", "max_bytes"),
+    "max_errors": ("crawl", "max_errors"),
+    "follow": ("scope", "follow"),
+    "delay": ("politeness", "delay"),
+    "dialect": ("robots", "dialect"),
+    "allow": ("network", "allow"),
+}
+_LISTS: Final = frozenset({"dialect", "allow"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """The arguments that a crawl or a session of a program is opened with. config: without `db`.
+    db: instead of `storage.url`. clock, fetcher: None for the real ones."""
+
+    config: Config
+    observer: Observer
+    db: str | Path | None = None
+    clock: Clock | None = None
+    fetcher: Fetcher | None = None
+
+
+def setup_of(
     *,
-    user_agent: str | None = None,
-    delay: Duration | None = None,
-    allow: OneOrMore = (),
-    dialect: Dialects = (),
-    follow: str | None = None,
-    max_pages: float | None = None,
-    max_depth: float | None = None,
-    max_time_s: Duration | None = None,
-    max_bytes: Size | None = None,
-    max_errors: float | None = None,
-) -> Config:
+    config: Given = None,
+    db: str | Path | None = None,
+    observer: Observer | None = None,
+    clock: Clock | None = None,
+    fetcher: Fetcher | None = None,
+    **options: Unpack[CrawlOptions],
+) -> Setup:
+    """Check the arguments of `Crawler`, `PoliteSession` and `Politeness`. Raises ConfigError."""
+    return Setup(
+        config=settings(config, **options),
+        observer=observer_of(observer),
+        db=db,
+        clock=clock,
+        fetcher=fetcher,
+    )
+
+
+def settings(config: Given, **options: Unpack[CrawlOptions]) -> Config:
     """Return the config. Arguments that are None or empty change nothing. Raises ConfigError."""
+    if unknown := options.keys() - KEYS.keys():
+        raise TypeError(f"got an unexpected keyword argument {min(unknown)!r}")
     if config is None:
         under = from_dict({})
     elif isinstance(config, Config):
@@ -60,25 +101,12 @@ def settings(
         under = from_dict(config)
     else:
         under = load(Path(config))
-    given: Mapping[str, Mapping[str, object | None]] = {
-        "crawl": {
-            "user_agent": user_agent,
-            "max_pages": max_pages,
-            "max_depth": max_depth,
-            "max_time": max_time_s,
-            "max_bytes": max_bytes,
-            "max_errors": max_errors,
-        },
-        "scope": {"follow": follow},
-        "politeness": {"delay": delay},
-        "robots": {"dialect": _listed(dialect)},
-        "network": {"allow": _listed(allow)},
-    }
-    over = {
-        section: said
-        for section, keys in given.items()
-        if (said := {key: value for key, value in keys.items() if value is not None})
-    }
+    given: Mapping[str, Any] = options
+    over: dict[str, dict[str, object]] = {}
+    for name, (section, key) in KEYS.items():
+        value = _listed(given.get(name, ())) if name in _LISTS else given.get(name)
+        if value is not None:
+            over.setdefault(section, {})[key] = value
     return under.override(over, where="arguments") if over else under
 
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from crawler.clock import Clock
-from crawler.config import Config, ConfigError
+from crawler.config import ConfigError
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.embed import caller_gate
 from crawler.embedding.remote_requests import CONNECT_S, DESCRIPTION_BYTES, RemoteRequests
+from crawler.embedding.settings import Setup
 from crawler.errors import SessionClosed
-from crawler.fetching.fetcher import Fetcher
-from crawler.observer import Observer
 from storage.location import FileLocation, url_of
 from storage.socket_path import short_name, socket_path
 from storage.store import StoreRefused
@@ -55,13 +54,7 @@ def is_address(via: str | Path) -> bool:
 
 @contextlib.asynccontextmanager
 async def through(
-    via: str | Path,
-    token: str | None,
-    config: Config,
-    *,
-    clock: Clock | None,
-    fetcher: Fetcher | None,
-    observer: Observer | None,
+    via: str | Path, token: str | None, setup: Setup
 ) -> AsyncIterator[CallerGate | RemoteRequests]:
     """Connect to the process; if none holds the database, open that in this process.
 
@@ -75,30 +68,23 @@ async def through(
         ) as daemon:
             yield daemon
         return
-    location = config.override({"storage": {"url": url_of(str(via))}}, where="via").storage.location
+    storage = {"url": url_of(str(via))}
+    location = setup.config.override({"storage": storage}, where="via").storage.location
     if not isinstance(location, FileLocation):
         raise ConfigError(
             "via: several processes can use a PostgreSQL database at the same time: give it as db"
         )
     async with contextlib.AsyncExitStack() as stack:
-        yield await _through_file(stack, location, config, clock, fetcher, observer)
+        yield await _through_file(stack, location, setup)
 
 
 async def _through_file(
-    stack: contextlib.AsyncExitStack,
-    location: FileLocation,
-    config: Config,
-    clock: Clock | None,
-    fetcher: Fetcher | None,
-    observer: Observer | None,
+    stack: contextlib.AsyncExitStack, location: FileLocation, setup: Setup
 ) -> CallerGate | RemoteRequests:
     if (holder := await _holder(stack, location)) is not None:
         return holder
-    own = caller_gate(
-        config, db=location.path, clock=clock, fetcher=fetcher, name="session", observer=observer
-    )
     try:
-        return await stack.enter_async_context(own)
+        return await stack.enter_async_context(caller_gate(replace(setup, db=location.path)))
     except StoreRefused:  # a crawl may have begun in the meantime
         if (holder := await _holder(stack, location)) is not None:
             return holder

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from crawler.embedding.caller_gate import gate_of
-from crawler.embedding.request_arguments import read_arguments
+from crawler.embedding.request_arguments import PermitArguments, read_arguments
 from crawler.embedding.session_requests import LocalRequests
 from crawler.errors import CourtlyError
 from tests.simulation.history import Done
@@ -51,7 +51,8 @@ class Caller:
                 response = await requests.fetch(read_arguments(url, max_wait_s=self._most_s))
                 done.result = response.status
             else:
-                async with requests.permit(url, "GET", self._most_s) as permit:
+                asked = PermitArguments(url=url, max_wait_s=self._most_s)
+                async with requests.permit(asked) as permit:
                     await self._lent(permit, for_s, status, retry_after_s)
         except CourtlyError as error:
             done.error = type(error).__name__

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import contextlib
 import json as json_module
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
@@ -23,12 +22,7 @@ from crawler.embedding.caller import Caller
 from crawler.embedding.caller_gate import gate_of
 from crawler.embedding.caller_verdicts import canonical_url
 from crawler.embedding.error_documents import document_of
-from crawler.embedding.request_arguments import (
-    RequestArguments,
-    check_method,
-    read_arguments,
-    seconds,
-)
+from crawler.embedding.request_arguments import WAIT_S_MAX, PermitArguments, RequestArguments
 from crawler.embedding.response import Response
 from crawler.embedding.session_requests import LocalRequests
 from crawler.embedding.streaming import StreamedResponse
@@ -37,13 +31,13 @@ from crawler.scheduling.scheduler import Scheduler
 from storage.store import StoreError
 
 _T = TypeVar("_T")
+_Asked = TypeVar("_Asked", bound=PermitArguments)
 
 # Of all clients, waiting for their hosts or in flight: half of the daemon's connections.
 REQUESTS_MAX: Final = 128
 QUERIES_MAX: Final = 32  # likewise: requests that wait for a robots.txt at most
 BODY_BYTES_MAX: Final = 64_000_000  # bodies of requests that wait or are in flight
 WAIT_S_DEFAULT: Final = 300.0  # of requests without max_wait_s: they may wait for a dead host
-WAIT_S_MAX: Final = 30 * 86_400.0  # counts as no limit, of clients that mean it
 QUERY_WAIT_S: Final = 60.0
 _CALLS: Final = Limit(
     what="requests waiting or in flight", total=REQUESTS_MAX, of_one=48, share=4, reserve=32
@@ -74,14 +68,12 @@ class CallerRequests:
 
     # ------------------------------------------------------------ requests
 
-    async def fetch(self, *, stream: bool, **given: Any) -> FetchedBody:
-        """Send a request as `PoliteSession.fetch` does, or as `stream`. given: the fields of
-        `FetchBody`. The caller closes what it returns. Raises Problem."""
+    async def fetch(self, asked: RequestArguments, *, stream: bool) -> FetchedBody:
+        """Send a request as `PoliteSession.fetch` does, or as `stream`. The caller closes what it
+        returns. Raises Problem."""
         async with contextlib.AsyncExitStack() as opened:
-            wait_s = given.pop("max_wait_s")
-            given["max_wait_s"] = None if wait_s == WAIT_S_MAX else wait_s
-            requests = opened.enter_context(self._call(self._calls, wait_s))
-            asked = _arguments(**given)
+            requests = opened.enter_context(self._call(self._calls, asked.max_wait_s))
+            asked = _checked(asked)
             size = len(asked.body or b"")
             opened.enter_context(self._bodies.taken(acting_client(), size))
             if stream:
@@ -163,16 +155,11 @@ class CallerRequests:
 
     # ------------------------------------------------------------ permits
 
-    async def permit(
-        self, *, url: str, method: str, max_wait_s: float | None, expires_in_s: float
-    ) -> responses.LentPermit:
+    async def permit(self, asked: PermitArguments, expires_in_s: float) -> responses.LentPermit:
         """Wait for a permit, and lend it until `end_permit`, or until it expires. Raises
         Problem."""
-        with self._call(self._calls, max_wait_s) as requests:
-            canonical, method = canonical_url(url), check_method(method)
-            given_s = None if max_wait_s == WAIT_S_MAX else max_wait_s
-            limit_s = seconds("max_wait_s", given_s, zero_ok=True)
-            waiting = requests.permit(canonical, method, limit_s)
+        with self._call(self._calls, asked.max_wait_s) as requests:
+            waiting = requests.permit(_checked(asked))
             return await self._lent.lend(waiting, acting_client(), expires_in_s)
 
     async def renew_permit(self, name: str, expires_in_s: float) -> responses.LentPermit:
@@ -208,15 +195,11 @@ async def _whole(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-def _arguments(*, text: str | None, body: str | None, **given: Any) -> RequestArguments:
-    return read_arguments(**given, data=text, body=None if body is None else _decoded(body))
-
-
-def _decoded(body: str) -> bytes:
-    try:
-        return base64.b64decode(body, validate=True)
-    except (binascii.Error, ValueError):
-        raise InvalidRequest("body", "must be base64; use text or json for text") from None
+def _checked(asked: _Asked) -> _Asked:
+    """A wait of WAIT_S_MAX is no limit, of clients that mean it."""
+    if asked.max_wait_s == WAIT_S_MAX:
+        asked = structs.replace(asked, max_wait_s=None)
+    return asked.checked()
 
 
 def description(response: Response | StreamedResponse, bytes_max: int) -> str:

@@ -27,14 +27,14 @@ def add_caller_routes(app: web.Application, callers: CallerRequests) -> None:
     """Serve POST /api/fetch, POST /api/permit, and the renewal and end of a permit."""
 
     async def fetch(request: web.Request) -> web.StreamResponse:
-        given = asdict(await _read(request, types.FetchBody))
-        bytes_max = given.pop("description_bytes")
-        async with await connections.while_connected(request, callers.fetch(**given)) as fetched:
+        asked = await _read(request, types.FetchBody)
+        fetching = callers.fetch(asked, stream=asked.stream)
+        async with await connections.while_connected(request, fetching) as fetched:
             # What was fetched must not act as a page or a script of this server.
             answer = web.StreamResponse(
                 headers={
                     hdrs.CONTENT_TYPE: BINARY,
-                    DESCRIPTION: description(fetched.response, bytes_max),
+                    DESCRIPTION: description(fetched.response, asked.description_bytes),
                 }
             )
             try:
@@ -49,8 +49,9 @@ def add_caller_routes(app: web.Application, callers: CallerRequests) -> None:
         return answer
 
     async def permit(request: web.Request) -> web.StreamResponse:
-        given = asdict(await _read(request, types.PermitBody))
-        lent = await connections.while_connected(request, callers.permit(**given))
+        asked = await _read(request, types.PermitBody)
+        lending = callers.permit(asked, asked.expires_in_s)
+        lent = await connections.while_connected(request, lending)
         return as_json(lent, status=HTTPStatus.CREATED)
 
     async def renew(request: web.Request) -> web.StreamResponse:

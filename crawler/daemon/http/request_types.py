@@ -11,15 +11,12 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from crawler.config.readers import did_you_mean
-from crawler.daemon.api.caller_requests import WAIT_S_MAX
 from crawler.daemon.api.operations import LIMIT_DEFAULT, LIMIT_MAX
 from crawler.daemon.problem import Problem, as_problems, invalid
-from crawler.daemon.responses import Json
+from crawler.embedding.request_arguments import PermitArguments, RequestArguments, Url
 from crawler.operator_commands import InvalidCommandError, Name, Number, Text
 
 Names = Name | Annotated[list[str], Meta(min_length=1)]
-Url = Annotated[str, Meta(min_length=1, max_length=20_000)]
-Wait = Annotated[float, Meta(ge=0, le=WAIT_S_MAX)]
 # No number from outside is unbounded: where there is no narrower range, operations check it.
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 PermitTime = Annotated[float, Meta(gt=0, le=600)]
@@ -126,32 +123,19 @@ class TargetBody(Strict, frozen=True, kw_only=True):
     url: Url
 
 
-class FetchBody(Strict, frozen=True, kw_only=True):
+class FetchBody(RequestArguments, frozen=True, kw_only=True):
     """`body` is in base64; at most one of body, json and text is sent. `stream`: pass the body of
     the response on while it arrives, of any size; else it is at most as large as `fetch.max_body`,
     and requested again if it breaks off. `description_bytes` limits the header Courtly-Response:
     many clients accept no longer header than 8 KB."""
 
-    url: Url
-    method: str = "GET"
-    headers: dict[str, str] = {}
-    body: str | None = None
-    json: Json = None
-    text: str | None = None
-    follow: bool = True
-    retry: bool = True
-    timeout_s: Number | None = None
     stream: bool = True
     description_bytes: Annotated[int, Meta(ge=1_000, le=1_000_000)] = 8_000
-    max_wait_s: Wait | None = None
 
 
-class PermitBody(Strict, frozen=True, kw_only=True):
+class PermitBody(PermitArguments, frozen=True, kw_only=True):
     """`expires_in_s`: the permit ends after that time, unless it is renewed."""
 
-    url: Url
-    method: str = "GET"
-    max_wait_s: Wait | None = None
     expires_in_s: PermitTime = 60.0
 
 
@@ -172,6 +156,7 @@ _WORDS = {
     "str": "a string", "int": "an integer", "float": "a number", "bool": "true or false",
     "array": "an array", "object": "an object", "null": "null",
 }  # fmt: skip
+_SENTENCES = {"invalid base64 encoded string": "must be base64; use text or json for text"}
 _FIELD = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`")
 
 
@@ -237,5 +222,6 @@ def _problem(message: str, kind: type[Struct]) -> Problem:
         sentence = f"expected {expected}, got {_WORDS.get(found[2], found[2])}"
     else:
         sentence = sentence[:1].lower() + sentence[1:]
+        sentence = _SENTENCES.get(sentence, sentence)
     whole = f"{field}: {sentence}" if field else f"the body: {sentence}"
     return Problem(422, whole.replace("`", ""), field=field or None)

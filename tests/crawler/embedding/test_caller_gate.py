@@ -14,6 +14,7 @@ from crawler.config import from_dict
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.embed import caller_gate as open_gate
 from crawler.embedding.session import PoliteSession
+from crawler.embedding.settings import setup_of
 from crawler.errors import CourtlyError, FetchFailed, SessionClosed
 from crawler.fetching.request import Request
 from crawler.frontier import robots_budget
@@ -42,7 +43,7 @@ def opened(
     clock: JumpClock, fetcher: FakeFetcher, **sections: object
 ) -> contextlib.AbstractAsyncContextManager[CallerGate]:
     config = CONFIG.override(sections) if sections else CONFIG
-    return open_gate(config, db=None, clock=clock, fetcher=fetcher, name="test")
+    return open_gate(setup_of(config=config, clock=clock, fetcher=fetcher))
 
 
 async def get(client: CallerGate, url: str) -> None:
@@ -104,9 +105,8 @@ async def test_cancelled_at_any_step_a_request_with_a_database_leaves_no_trace(
         async with JumpClock() as clock:
             fetcher = FakeFetcher(clock, {})
             db = tmp_path / f"{steps}.db"
-            async with open_gate(
-                CONFIG, db=db, clock=clock, fetcher=fetcher, name="test"
-            ) as client:
+            made = setup_of(config=CONFIG, db=db, clock=clock, fetcher=fetcher)
+            async with open_gate(made) as client:
                 task = asyncio.create_task(get(client, f"{A}/x"))
                 for _ in range(steps):
                     await asyncio.sleep(0)
@@ -225,7 +225,8 @@ async def test_a_forgotten_host_keeps_its_clock_in_a_database(
     async with JumpClock() as clock:
         fetcher = FakeFetcher(clock, {})
         db = tmp_path / "x.db"
-        async with open_gate(CONFIG, db=db, clock=clock, fetcher=fetcher, name="test") as client:
+        made = setup_of(config=CONFIG, db=db, clock=clock, fetcher=fetcher)
+        async with open_gate(made) as client:
             for n in range(8):
                 await get(client, f"http://h{n}.test/")
                 await clock.sleep_until(clock.monotonic() + 1)

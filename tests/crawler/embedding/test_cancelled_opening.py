@@ -20,6 +20,7 @@ from crawler.config import Config, from_dict
 from crawler.databases import open_store
 from crawler.embedding.embed import caller_gate
 from crawler.embedding.running import running
+from crawler.embedding.settings import setup_of
 from crawler.offline_control import execute_in_database
 from crawler.operator_commands import AddSeeds, RetryFailed
 from crawler.testing import FakeFetcher
@@ -97,10 +98,8 @@ OPENED: dict[str, Callable[[Path], AbstractAsyncContextManager[object]]] = {
     ),
     "session with a network": lambda path: PoliteSession(user_agent=AGENT, db=path),
     "middleware": lambda path: Politeness(user_agent=AGENT, db=path),
-    "client": lambda path: caller_gate(
-        config_of(path), db=path, clock=None, fetcher=None, name="session"
-    ),
-    "crawl": lambda path: running(config_of(path), db=path, clock=None, fetcher=None),
+    "client": lambda path: caller_gate(setup_of(config=config_of(path), db=path)),
+    "crawl": lambda path: running(setup_of(config=config_of(path), db=path)),
     "crawler": lambda path: Crawler(
         "https://a.test/", user_agent=AGENT, db=path, fetcher=FakeFetcher(RealClock(), {})
     ),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import pickle
 import re
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 import aiohttp
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,12 @@ from yarl import URL
 
 from crawler.config import ConfigError, from_dict
 from crawler.embedding.middleware import Politeness
-from crawler.embedding.request_arguments import RequestArguments, read_arguments
+from crawler.embedding.request_arguments import (
+    PermitArguments,
+    RequestArguments,
+    RequestOptions,
+    read_arguments,
+)
 from crawler.embedding.session import PoliteSession
 from crawler.errors import FetchFailed, InvalidRequest, InvalidURL, RobotsDisallowed
 from crawler.testing import FakeFetcher, JumpClock, LocalWeb, html, text
@@ -42,19 +49,58 @@ CONNECTION_HEADERS = (
 
 
 def read(url: Any = f"{A}/a", **options: Any) -> RequestArguments:
-    usual: dict[str, Any] = {
-        "method": "GET",
-        "params": None,
-        "headers": None,
-        "json": None,
-        "data": None,
-        "body": None,
-        "follow": True,
-        "retry": True,
-        "timeout_s": None,
-        "max_wait_s": None,
+    return read_arguments(url, **options)
+
+
+# ---------------------------------------------------------------- one declaration
+
+
+def keywords_of(call: Any) -> dict[str, inspect.Parameter]:
+    found = inspect.signature(call, eval_str=True).parameters
+    return {name: one for name, one in found.items() if one.kind is one.KEYWORD_ONLY}
+
+
+def test_the_keywords_of_a_request_are_the_fields_of_its_arguments() -> None:
+    keywords = keywords_of(PoliteSession.fetch)
+    folded = {"params", "data"}  # into the URL, and the body
+    fields = {one.name: one.default for one in msgspec.structs.fields(RequestArguments)}
+    assert keywords.keys() - folded | {"url", "text"} == fields.keys()
+    for name, keyword in keywords.items():
+        if name not in folded | {"headers"}:
+            assert keyword.default == fields[name], name
+    typed = get_type_hints(RequestOptions)
+    assert typed == {
+        name: keyword.annotation for name, keyword in keywords.items() if name != "method"
     }
-    return read_arguments(url, **(usual | options))
+
+
+def test_the_arguments_of_a_permit_are_those_of_every_request() -> None:
+    given = [name for name in inspect.signature(PoliteSession.permit).parameters if name != "self"]
+    assert given == ["url", "method", "max_wait_s"]
+    assert set(PermitArguments.__struct_fields__) == set(given)
+    assert issubclass(RequestArguments, PermitArguments)
+
+
+def test_an_unknown_keyword_is_refused() -> None:
+    with pytest.raises(TypeError, match="metod"):
+        read(metod="GET")
+
+
+def test_checked_arguments_cross_to_another_process_as_they_are() -> None:
+    """In JSON, as `via` sends them; checked there again."""
+    for options in (
+        {"params": {"q": "a"}, "headers": {"X": "1"}, "follow": False, "max_wait_s": 0},
+        {"method": "post", "json": {"a": 1}, "timeout_s": 5},
+        {"method": "put", "data": "ä", "retry": False},
+        {"method": "post", "body": b"\0\xff"},
+        {"method": "post", "data": {"a": "b"}, "headers": {"content-type": "text/x"}},
+    ):
+        sent = read(**options)
+        got = msgspec.json.decode(msgspec.json.encode(sent), type=RequestArguments)
+        assert got.checked() == sent
+    asked = PermitArguments(url=f"{A}/a#b", method="post", max_wait_s=1).checked()
+    again = msgspec.json.decode(msgspec.json.encode(asked), type=PermitArguments)
+    assert again.checked() == asked == PermitArguments(url=f"{A}/a", method="POST", max_wait_s=1.0)
 
 
 # ---------------------------------------------------------------- what is refused

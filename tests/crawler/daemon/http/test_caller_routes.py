@@ -121,7 +121,10 @@ async def check_refusals(daemon: Any, town: LocalWeb) -> None:
     assert (answer.status, kind_of(answer)) == (400, "invalid-request")
     assert answer.body["argument"] == "method"
     answer = await refused("/", body="*")
-    assert (answer.status, answer.body["argument"]) == (400, "body")
+    assert (answer.status, answer.body["field"]) == (422, "body")
+    assert answer.body["detail"] == "body: must be base64; use text or json for text"
+    answer = await refused("/", text="a", json=1)
+    assert (answer.status, answer.body["argument"]) == (400, "data")
     answer = await refused("/", headers={"Host": "b.test"})
     assert (answer.status, answer.body["argument"]) == (400, "headers")
     answer = await refused("/", metod="GET")

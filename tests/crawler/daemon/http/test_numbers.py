@@ -17,7 +17,7 @@ from crawler.daemon.http import request_types
 from crawler.daemon.http.caller_routes import BODIES
 from crawler.daemon.http.routes import ROUTES
 from crawler.daemon.problem import Problem
-from crawler.daemon.responses import Json
+from crawler.operator_commands import Json
 from tests.crawler.daemon.conftest import Start
 
 NUMBERS = (
