@@ -110,6 +110,7 @@ def _still_due(history: History, due: dict[str, tuple[Contact, Interval]]) -> li
         last.end == "itself"
         or history.faults
         or "visit_window" in history.scenario.sections["politeness"]
+        or _was_full(history)
     ):
         return []
     visited = {str(row["url"]) for row in history.rows["visited"]}
@@ -126,6 +127,17 @@ def _still_due(history: History, due: dict[str, tuple[Contact, Interval]]) -> li
         if max(contact.end_s, last.from_s) + interval.high + waits_s < last.to_s:
             problems.append(f"not visited again since {contact}, due after {interval.high:g} s")
     return problems
+
+
+def _was_full(history: History) -> bool:
+    """Did a worker of the last run reach `crawl.max_pages`? Then it visits nothing more."""
+    most = min(config.crawl.max_pages for _, _, config in history.configs)
+    pages = Counter(
+        one.worker
+        for one in history.of_run(history.last)
+        if one.answered and not (one.is_robots or one.is_sitemap or one.is_callers)
+    )
+    return any(count >= most for count in pages.values())
 
 
 def audit(history: History) -> list[str]:
