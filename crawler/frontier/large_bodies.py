@@ -30,7 +30,7 @@ DOMAIN_BYTES_MAX: Final = 12_582_912
 _WAITED: Final = "no memory for a large body for too long"
 
 
-class BodyPlace:
+class LargeBodyPlace:
     """The place of one body. See `crawler.fetching.request.BodyPlace`.
 
     size_bytes: what the body may have now. most_bytes: what it may become. held: it has room.
@@ -61,18 +61,18 @@ class BodyPlace:
             self._bodies.leave(self)
 
 
-class _Pool:
+class _SharedMemory:
     """The places that share an amount of memory."""
 
     def __init__(self, bytes_max: int) -> None:
-        self.places: set[BodyPlace] = set()
+        self.places: set[LargeBodyPlace] = set()
         self._bytes_max = bytes_max
 
     @property
     def size_bytes(self) -> int:
         return sum(place.size_bytes for place in self.places)
 
-    def fits(self, place: BodyPlace) -> bool:
+    def fits(self, place: LargeBodyPlace) -> bool:
         """Whether the place may have what it wants: then there is still room for all, and for the
         largest to become as large as any of them may."""
         sizes = [one.size_bytes for one in self.places if one is not place]
@@ -90,20 +90,20 @@ class LargeBodies:
     def __init__(self, clock: Clock, waiting: Counter[str]) -> None:
         self._clock = clock
         self._waiting = waiting
-        self._all = _Pool(BYTES_MAX)
-        self._pools: dict[str, _Pool] = {}  # by domain
-        self._newcomers: FairQueue[BodyPlace] = FairQueue()
-        self._growing: dict[BodyPlace, Ticket[BodyPlace]] = {}
+        self._all = _SharedMemory(BYTES_MAX)
+        self._pools: dict[str, _SharedMemory] = {}  # by domain
+        self._newcomers: FairQueue[LargeBodyPlace] = FairQueue()
+        self._growing: dict[LargeBodyPlace, Ticket[LargeBodyPlace]] = {}
 
     @property
     def size_bytes(self) -> int:
         """What all places have together."""
         return self._all.size_bytes
 
-    async def find_room(self, place: BodyPlace, wait_s: float) -> None:
+    async def find_room(self, place: LargeBodyPlace, wait_s: float) -> None:
         """Wait until the place may have what it wants."""
         if place.held:
-            ticket = self._growing[place] = Ticket[BodyPlace]()
+            ticket = self._growing[place] = Ticket[LargeBodyPlace]()
         else:
             ticket = self._newcomers.put(place.domain, place, float(place.wanted_bytes))
         self._serve()
@@ -128,14 +128,14 @@ class LargeBodies:
             if not self._waiting[domain]:
                 del self._waiting[domain]
 
-    def settle(self, place: BodyPlace) -> None:
+    def settle(self, place: LargeBodyPlace) -> None:
         """The size of the place is final. It is counted even if there was no room for it: its body
         is in memory already."""
         if not place.held:
             self._add(place)
         self._serve()
 
-    def leave(self, place: BodyPlace) -> None:
+    def leave(self, place: LargeBodyPlace) -> None:
         """Its room is for others now."""
         place.held = False
         self._all.places.remove(place)
@@ -145,15 +145,15 @@ class LargeBodies:
             del self._pools[place.domain]
         self._serve()
 
-    def _add(self, place: BodyPlace) -> None:
+    def _add(self, place: LargeBodyPlace) -> None:
         place.held = True
         self._all.places.add(place)
         pool = self._pools.get(place.domain)
         if pool is None:
-            pool = self._pools[place.domain] = _Pool(DOMAIN_BYTES_MAX)
+            pool = self._pools[place.domain] = _SharedMemory(DOMAIN_BYTES_MAX)
         pool.places.add(place)
 
-    def _fits(self, place: BodyPlace) -> bool:
+    def _fits(self, place: LargeBodyPlace) -> bool:
         pool = self._pools.get(place.domain)
         return (pool is None or pool.fits(place)) and self._all.fits(place)
 
@@ -176,6 +176,6 @@ class LargeBodies:
             entry.ticket.serve(place)
 
 
-def _turn_away(ticket: Ticket[BodyPlace]) -> None:
+def _turn_away(ticket: Ticket[LargeBodyPlace]) -> None:
     if not ticket.done:
         ticket.turn_away(_WAITED)

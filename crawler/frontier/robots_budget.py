@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Requests for robots.txt in flight, as a share of the permits of a crawl: slow answers must not use
 # all of them. And of one domain.
 FETCHES_SHARE: Final = 0.25
-FETCHES_OF_DOMAIN_MAX: Final = 4
+FETCHES_OF_DOMAIN_MAX: Final = 16
 FETCH_AGAIN_S: Final = 1.0  # one more of those that wait may try, if others do not begin
 # Large files in memory that are not parsed, or not yet: 16 of 500 KiB, 4 of them of one domain.
 UNPARSED_BYTES_MAX: Final = 16 * BYTES_MAX

@@ -17,7 +17,7 @@ from crawler.fetching.request import (
 )
 from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
 from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
-from crawler.frontier.large_bodies import BodyPlace
+from crawler.frontier.large_bodies import LargeBodyPlace
 from crawler.frontier.robots_cache import Pass
 from crawler.processing.admission import FULL_SOON, SCOPE_OUTDATED, Admission, PageBody
 from crawler.processing.attempts import after_try, given_up, redirected_too_often
@@ -189,7 +189,7 @@ class Worker:
     async def _request_page(self, permit: Permit, queued: Queued, admitted: Pass) -> None:
         """Request a page, which counts towards the run's limit of pages."""
         visited = False
-        place = BodyPlace(self._frontier.permits.large_bodies, permit.host.domain)
+        place = LargeBodyPlace(self._frontier.permits.large_bodies, permit.host.domain)
         try:
             visited = await self._visit(permit, queued, admitted, place)
         finally:
@@ -199,7 +199,7 @@ class Worker:
                 self._limits.give_page_back()
 
     async def _visit(
-        self, permit: Permit, queued: Queued, admitted: Pass, place: BodyPlace
+        self, permit: Permit, queued: Queued, admitted: Pass, place: LargeBodyPlace
     ) -> bool:
         """Fetch and parse a page. Return whether it was visited."""
         host = permit.host
@@ -318,7 +318,7 @@ class Worker:
     # ------------------------------------------------------------ the page
 
     async def _parse(
-        self, host: HostQueue, queued: Queued, answer: Answer, admitted: Pass, place: BodyPlace
+        self, host: HostQueue, queued: Queued, answer: Answer, admitted: Pass, place: LargeBodyPlace
     ) -> bool:
         """Parse and record a page; where a caller iterates over pages, once it has read this one.
         False: it was not read."""

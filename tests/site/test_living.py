@@ -188,6 +188,7 @@ CHILD = """
 import asyncio, json, sys
 from crawler.app import open_crawl
 from crawler.config import from_dict
+from crawler.operator_commands import PauseCrawl, PauseHosts, SlowHosts
 
 async def main():
     told = json.loads(sys.argv[1])

@@ -369,7 +369,7 @@ PAIR = "<url><loc>http://a.test/&#55357;&#56832;</loc></url>"
         ("<!--", None), ("<![CDATA[", None), ("<?x", None), ("<!DOCTYPE", None), ("<1>", None),
         ("<!DOCTYPE x [", None), ("</w>" * 9, None), ("</urlset></urlset>", None), ("]]>", None),
         ("<b>" * 3_000, None), ("<!ELEMENT x>", None), ("<![IGNORE[ x ]]>", None), ("&#", None),
-        ("\ufeff\ufeff\ufffe\x00\x1f", None), ("<" * 50_000, None), ("<a b='" * 20_000, None),
+        ("\ufeff\ufeff\ufffe\x00\x1f", None), ("<" * 9_000, None), ("<a b='" * 9_000, None),
         ("<!--" + "x" * 70_000, None), ("<![CDATA[" + "x" * 300_000, None),
     ],
 )  # fmt: skip

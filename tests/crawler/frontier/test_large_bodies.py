@@ -10,7 +10,7 @@ import pytest
 
 from crawler.documents.page_parser import LARGE_BYTES
 from crawler.fetching.request import NoPlaceError
-from crawler.frontier.large_bodies import BYTES_MAX, DOMAIN_BYTES_MAX, BodyPlace, LargeBodies
+from crawler.frontier.large_bodies import BYTES_MAX, DOMAIN_BYTES_MAX, LargeBodies, LargeBodyPlace
 from crawler.testing import JumpClock
 
 PAGE = 9_000_000
@@ -29,12 +29,12 @@ class Received:
         self.most_of: Counter[str] = Counter()
         self._parsing_s, self._wait_s = parsing_s, wait_s
         self._parser = asyncio.Lock()
-        self._now: dict[BodyPlace, int] = {}  # bytes in memory
+        self._now: dict[LargeBodyPlace, int] = {}  # bytes in memory
 
     async def receive(
         self, domain: str, size: int, *, most: int = 10_000_000, piece_s: float = 0.001
     ) -> None:
-        place = BodyPlace(self.bodies, domain)
+        place = LargeBodyPlace(self.bodies, domain)
         try:
             for got in range(STEP, size + STEP, STEP):
                 got = min(got, size)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crawler.frontier.grant_limits import PASS_BEHIND_MAX, PASS_MAX
 from crawler.frontier.host_queue import HostQueue, Permit
-from crawler.frontier.large_bodies import DOMAIN_BYTES_MAX, BodyPlace
+from crawler.frontier.large_bodies import DOMAIN_BYTES_MAX, LargeBodyPlace
 from crawler.frontier.reasons import PAUSED, VISIT_WINDOW
 from crawler.frontier.tickets import FrontierClosedError
 from crawler.testing import JumpClock
@@ -536,7 +536,7 @@ async def test_a_large_body_that_waits_for_a_place_keeps_only_its_own_domain_wai
             make_host(clock, name, rules=rules) for name in ("a.trap.test", "b.trap.test", "v.test")
         )
         bodies = driven.permits.large_bodies
-        parsed, received = (BodyPlace(bodies, first.domain) for _ in range(2))
+        parsed, received = (LargeBodyPlace(bodies, first.domain) for _ in range(2))
         parsed.settle(DOMAIN_BYTES_MAX)
         driven.permits.hold(first)
         permit = await driven.next()
