@@ -226,7 +226,7 @@ async def test_the_first_of_those_that_come_together_goes_alone() -> None:
     async with JumpClock() as clock:
         queue = parse_queue(clock)
         for _ in range(2):  # no time passes, so the more go in one pass, the more there were
-            tasks = [asyncio.create_task(queue.turn("trap.test")) for _ in range(100)]
+            tasks = [asyncio.create_task(queue.wait("trap.test")) for _ in range(100)]
             done = [0]
             while done[-1] < 100 and len(done) < 1_000:
                 await asyncio.sleep(0)
@@ -242,13 +242,13 @@ async def test_a_page_that_took_several_passes_is_charged_to_its_domain(one_doma
     async with JumpClock() as clock:
         queue = parse_queue(clock, one_domain=one_domain)
         began_s = clock.monotonic()
-        await queue.turn("trap.test")
+        await queue.wait("trap.test")
         await clock.sleep_until(began_s + 0.5)
         queue.charge("trap.test", began_s)
         if not one_domain:
-            await queue.turn("victim.test")
+            await queue.wait("victim.test")
             assert clock.monotonic() == pytest.approx(began_s + 0.5)
-        await queue.turn("trap.test")
+        await queue.wait("trap.test")
         waited_s = clock.monotonic() - began_s - 0.5
         assert waited_s == pytest.approx(0.0 if one_domain else 0.5)
 
