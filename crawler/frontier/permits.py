@@ -428,7 +428,7 @@ class Permits:
         """
         if self._closed or self.stops.closed:
             return
-        while self._workers and (permit := self._from_line()):
+        while self._workers and self._ready and (permit := self._from_line()):
             self._serve(permit)
         now_s = self._clock.monotonic()
         kept: list[tuple[HostQueue, float]] = []
@@ -447,7 +447,7 @@ class Permits:
                 self._ready.append(host)
         for host, at_s in kept:
             self._bench.put(host, at_s)
-        while self._workers and (permit := self._from_line()):
+        while self._workers and self._ready and (permit := self._from_line()):
             self._serve(permit)
         self._arm()
 
