@@ -421,14 +421,14 @@ class Permits:
         return None
 
     def _pump(self) -> None:
-        """Serve those in line, then tickets, as far as hosts are ready and the limit allows.
+        """Serve tickets, as far as hosts are ready and the limit allows.
 
         All ready hosts with pages are put in line: in which order they are served is decided
-        there, and not by which was ready first.
+        there, and not by which was ready first. A probe is for the first in line.
         """
         if self._closed or self.stops.closed:
             return
-        while self._workers and self._ready and (permit := self._from_line()):
+        while self.stops and self._workers and self._ready and (permit := self._from_line()):
             self._serve(permit)
         now_s = self._clock.monotonic()
         kept: list[tuple[HostQueue, float]] = []
