@@ -23,7 +23,8 @@ pytestmark = [
 
 
 # Not within the bar yet: tens of thousands of links of one page take memory until they are stored
-# (html-attributes), new hosts take memory and time of the event loop and of the store (subdomains),
+# (html-attributes), new hosts take memory and time of the event loop and of the store (subdomains,
+# hosts-1000, robots-small: the more, the more of their robots.txt are requested at a time),
 # and headers of 240 KB memory while they wait (link-fields, locations-long); parsing large tangled
 # pages takes time from the loop on a busy machine; records and folded fields of one byte take time
 # before they are noticed.
@@ -33,6 +34,8 @@ _OPEN = {
     "html-tags",
     "html-entities",
     "subdomains",
+    "hosts-1000",
+    "robots-small",
     "link-fields",
     "locations-long",
     "fields-folded",
