@@ -67,7 +67,6 @@ class Permits:
         self._resumed_s = NEVER
         self.pages_closed_by: Skip | None = None  # a limit of the run; robots.txt is still fetched
         self._unparsed_bytes = 0
-        self._too_much_unparsed = False
         self.directed = 0  # tickets for one host that wait
 
     # ------------------------------------------------------------ hosts
@@ -215,11 +214,11 @@ class Permits:
 
         No permits for pages are granted while more than UNPARSED_BYTES_MAX wait.
         """
-        stopped = self._too_much_unparsed
+        stopped = self._unparsed_bytes > UNPARSED_BYTES_MAX
         self.limits.count_unparsed(host.domain, size_bytes / UNPARSED_BYTES_MAX)
         self._unparsed_bytes += size_bytes
-        self._too_much_unparsed = self._unparsed_bytes > UNPARSED_BYTES_MAX
-        if (stopped or size_bytes < 0) and self._workers and not self._too_much_unparsed:
+        resumes = stopped or size_bytes < 0
+        if resumes and self._workers and self._unparsed_bytes <= UNPARSED_BYTES_MAX:
             self._pump()
 
     def close(self) -> None:
@@ -407,7 +406,12 @@ class Permits:
     def _from_line(self) -> Permit | None:
         """A permit for a page."""
         now_s = self._clock.monotonic()
-        if not self.pages_open or self.stops.closed or self._too_much_unparsed or self._buffer.full:
+        if (
+            not self.pages_open
+            or self.stops.closed
+            or self._unparsed_bytes > UNPARSED_BYTES_MAX
+            or self._buffer.full
+        ):
             return None
         while self._may_give and (host := self._ready.pop(self.limits.allow_domain)):
             if host.prefetched and (at_s := self._ready_since(host, now_s)) is not None:
