@@ -214,14 +214,15 @@ def _check_shape(path: Path, db: sqlite3.Connection) -> None:
 
 
 def _shape(db: sqlite3.Connection) -> frozenset[tuple[object, ...]]:
-    """All tables and views with their columns, and all indexes and triggers, in any order."""
+    """All tables with their columns, and the definitions of views, indexes and triggers, in any
+    order. (The text of a table differs once a migration has added a column to it.)"""
     found: set[tuple[object, ...]] = set()
     names = db.execute(
-        "SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+        "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
     )
-    for kind, name in names.fetchall():
-        found.add((kind, name))
-        if kind in ("table", "view"):
+    for kind, name, definition in names.fetchall():
+        found.add((kind, name, None if kind == "table" else definition))
+        if kind == "table":
             columns = db.execute(
                 'SELECT name, type, "notnull", pk FROM pragma_table_info(?)', (name,)
             )
@@ -327,8 +328,11 @@ def connect_reader(path: Path, *, older: bool = False) -> sqlite3.Connection:
     try:
         db.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
         db.execute("PRAGMA query_only = ON")
+        version = _pragma(db, "user_version")
         if not older:
-            _check_age(path, _pragma(db, "user_version"))
+            _check_age(path, version)
+        if version == SCHEMA_VERSION:
+            _check_shape(path, db)
     except BaseException:
         db.close()
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -98,18 +99,27 @@ def test_a_database_of_the_version_before_is_brought_up_to_date(
         "ALTER TABLE slots DROP COLUMN unproven",
         "DROP INDEX urls_queue",
         "CREATE TABLE more (id INTEGER)",
+        "DROP VIEW failed; CREATE VIEW failed AS SELECT '' AS url, '' AS error, attempts,"
+        " 0 AS last_at, id FROM tries",
+        "DROP INDEX urls_queue; CREATE INDEX urls_queue ON urls (origin)",
     ],
 )
+@pytest.mark.parametrize(
+    "act",
+    [schema.connect_writer, schema.connect_reader, info, check, vacuum],
+    ids=["writer", "reader", "info", "check", "vacuum"],
+)
 def test_a_database_of_another_commit_with_the_same_version_is_refused(
-    path: Path, change: str
+    path: Path, change: str, act: Callable[[Path], object]
 ) -> None:
-    """No version says which of them made it, so none can bring it up to date."""
+    """No version says which of them made it, so none can bring it up to date, nor read it."""
     if "unproven" in change:
         execute(path, "DROP VIEW hosts")
-    execute(path, change)
+    for statement in change.split("; "):
+        execute(path, statement)
     before = path.read_bytes()
     with pytest.raises(StoreRefused, match=r"another commit .*same number .*start a new database"):
-        schema.connect_writer(path)
+        act(path)
     assert path.read_bytes() == before
 
 
