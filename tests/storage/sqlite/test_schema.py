@@ -99,8 +99,7 @@ def test_a_database_of_the_version_before_is_brought_up_to_date(
         "ALTER TABLE slots DROP COLUMN unproven",
         "DROP INDEX urls_queue",
         "CREATE TABLE more (id INTEGER)",
-        "DROP VIEW failed; CREATE VIEW failed AS SELECT '' AS url, '' AS error, attempts,"
-        " 0 AS last_at, id FROM tries",
+        "DROP VIEW skipped; CREATE VIEW skipped AS SELECT reason, count + 1 AS count FROM skips",
         "DROP INDEX urls_queue; CREATE INDEX urls_queue ON urls (origin)",
     ],
 )
