@@ -531,6 +531,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/frontier/permits.py:UNPARSED_BYTES_MAX",
         "crawler/frontier/large_bodies.py:BYTES_MAX",
         "crawler/frontier/large_bodies.py:DOMAIN_BYTES_MAX",
+        "crawler/daemon/api/caller_requests.py:HELD_BYTES_MAX",
         "crawler/cli/process.py:FILES_MAX", "crawler/cli/process.py:OTHER_FILES_MAX",
         "crawler/front_door/connections.py:CONNECTIONS_MAX",
         "crawler/front_door/listener.py:HANDSHAKES_MAX",

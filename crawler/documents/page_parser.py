@@ -10,15 +10,13 @@ from weakref import WeakValueDictionary
 
 from crawler.clock import Clock
 from crawler.documents import page
-from crawler.fetching.request import Headers
+from crawler.fetching.request import LARGE_BYTES, Headers
 from crawler.held_domains import HeldDomains
 from crawler.threads import in_daemon_thread
 from policies.url import host_of, registrable_domain
 
 T = TypeVar("T")
 
-# Pages up to this size are parsed on the event loop, in a few milliseconds.
-LARGE_BYTES: Final = 262_144
 # A second thread would wait for the interpreter's lock, and each tree may take 100 MB.
 LARGE_AT_ONCE: Final = 1
 # Of the time, that large pages of one domain may take: a page may be such that its parser holds the

@@ -69,6 +69,7 @@ async def follow_redirects(
     limit = WaitLimit(client.clock, asked.max_wait_s, caller)
     while True:
         rules = client.config.site(host_of(url)).fetch
+        place = None if stream is not None or caller.held is None else caller.held.place()
         request = Request(
             url=url,
             method=method,
@@ -77,6 +78,7 @@ async def follow_redirects(
             limits=limits_of(max(asked.timeout_s or 0.0, rules.timeout_s), rules.max_body_bytes),
             bare=bare,
             anonymous=not caller.own,
+            place=place,
         )
         response = None if cache is None else await cache.get(client.config, request)
         if response is None:
@@ -84,6 +86,8 @@ async def follow_redirects(
             answer = await _ask(
                 client, request, limit, retry=retry, timeout_s=asked.timeout_s, stream=stream
             )
+            if place is not None and place.held:
+                place.settle(len(answer.body))
             response = Response(
                 url=url,
                 status=answer.status,

@@ -134,6 +134,11 @@ def service_of(url: str) -> str:
     return f"{scheme}:{port}"
 
 
+# A body up to this size is small: it needs no place, and as a page it is parsed on the event loop,
+# in a few milliseconds.
+LARGE_BYTES: Final = 262_144
+
+
 class BodyPlace(Protocol):
     """What a body may take of the memory. It may have `size_bytes`; before it has more, it waits.
 

@@ -19,8 +19,7 @@ from collections import Counter
 from typing import Final
 
 from crawler.clock import Clock
-from crawler.documents.page_parser import LARGE_BYTES
-from crawler.fetching.request import NoPlaceError
+from crawler.fetching.request import LARGE_BYTES, NoPlaceError
 from crawler.frontier.fair_queue import FairQueue
 from crawler.frontier.tickets import FrontierClosedError, Ticket
 
@@ -84,13 +83,22 @@ class _SharedMemory:
 class LargeBodies:
     """Gives places to large bodies, in turn by registrable domain.
 
-    waiting: counts the bodies that wait, by domain.
+    waiting: counts the bodies that wait, by domain. bytes_max, domain_bytes_max: what all places
+    may have, and those of a domain.
     """
 
-    def __init__(self, clock: Clock, waiting: Counter[str]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        waiting: Counter[str],
+        *,
+        bytes_max: int = BYTES_MAX,
+        domain_bytes_max: int = DOMAIN_BYTES_MAX,
+    ) -> None:
         self._clock = clock
         self._waiting = waiting
-        self._all = _SharedMemory(BYTES_MAX)
+        self._domain_bytes_max = domain_bytes_max
+        self._all = _SharedMemory(bytes_max)
         self._pools: dict[str, _SharedMemory] = {}  # by domain
         self._newcomers: FairQueue[LargeBodyPlace] = FairQueue()
         self._growing: dict[LargeBodyPlace, Ticket[LargeBodyPlace]] = {}
@@ -150,7 +158,7 @@ class LargeBodies:
         self._all.places.add(place)
         pool = self._pools.get(place.domain)
         if pool is None:
-            pool = self._pools[place.domain] = _SharedMemory(DOMAIN_BYTES_MAX)
+            pool = self._pools[place.domain] = _SharedMemory(self._domain_bytes_max)
         pool.places.add(place)
 
     def _fits(self, place: LargeBodyPlace) -> bool:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from crawler.config.model import CurrentConfig
-from crawler.documents.page_parser import LARGE_BYTES, PageParser
-from crawler.fetching.request import Answer
+from crawler.documents.page_parser import PageParser
+from crawler.fetching.request import LARGE_BYTES, Answer
 from policies.indexing import Directives
 from policies.url import path_of
 from storage.store import Queued, Rel

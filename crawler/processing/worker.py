@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from crawler.config.sections import FetchConfig
 from crawler.documents.crawled_page import crawled_page
-from crawler.documents.page_parser import LARGE_BYTES, ParsingBrokenOffError
+from crawler.documents.page_parser import ParsingBrokenOffError
 from crawler.downloading.downloader import Downloader
 from crawler.faults import contained
 from crawler.fetching.request import (
     DEFAULT_LIMITS,
+    LARGE_BYTES,
     Answer,
     BodyReader,
     Failure,

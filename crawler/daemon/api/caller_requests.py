@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import json as json_module
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
@@ -18,7 +19,7 @@ from crawler.daemon.actor import acting_client
 from crawler.daemon.api.caller_limits import BUSY_S, Limit, Room
 from crawler.daemon.api.lent_permits import LentPermits
 from crawler.daemon.problem import Problem
-from crawler.embedding.caller import Caller
+from crawler.embedding.caller import Caller, HeldBodies
 from crawler.embedding.caller_gate import gate_of
 from crawler.embedding.caller_verdicts import canonical_url
 from crawler.embedding.error_documents import document_of
@@ -27,6 +28,7 @@ from crawler.embedding.response import Response
 from crawler.embedding.session_requests import LocalRequests
 from crawler.embedding.streaming import StreamedResponse
 from crawler.errors import CourtlyError, InvalidRequest, WaitTooLong
+from crawler.frontier.large_bodies import LargeBodies
 from crawler.scheduling.scheduler import Scheduler
 from storage.store import StoreError
 
@@ -37,6 +39,8 @@ _Asked = TypeVar("_Asked", bound=PermitArguments)
 REQUESTS_MAX: Final = 128
 QUERIES_MAX: Final = 32  # likewise: requests that wait for a robots.txt at most
 BODY_BYTES_MAX: Final = 64_000_000  # bodies of requests that wait or are in flight
+# Of large response bodies until they are sent to the clients; half of it for one client.
+HELD_BYTES_MAX: Final = 100_663_296
 WAIT_S_DEFAULT: Final = 300.0  # of requests without max_wait_s: they may wait for a dead host
 QUERY_WAIT_S: Final = 60.0
 _CALLS: Final = Limit(
@@ -63,6 +67,9 @@ class CallerRequests:
         self._calls = Room(_CALLS)
         self._queries = Room(_QUERIES)
         self._bodies = Room(_BODIES)
+        self._held = LargeBodies(
+            clock, Counter(), bytes_max=HELD_BYTES_MAX, domain_bytes_max=HELD_BYTES_MAX // 2
+        )
         concurrency = scheduler.crawl.config.config.crawl.concurrency
         self._lent = LentPermits(clock, concurrency=concurrency)
 
@@ -132,8 +139,12 @@ class CallerRequests:
             try:
                 unlimited = max_wait_s == WAIT_S_MAX
                 wait_s = WAIT_S_MAX if unlimited else WAIT_S_DEFAULT
-                caller = Caller(client, own=False, wait_s=wait_s)
-                yield LocalRequests(gate_of(self._scheduler.loop), caller=caller)
+                held = HeldBodies(self._held, client)
+                caller = Caller(client, own=False, wait_s=wait_s, held=held)
+                try:
+                    yield LocalRequests(gate_of(self._scheduler.loop), caller=caller)
+                finally:
+                    held.leave()
             except StoreError:
                 raise  # reported like every failure of the database
             except CourtlyError as error:

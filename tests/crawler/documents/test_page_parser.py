@@ -14,12 +14,11 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from crawler.clock import RealClock
 from crawler.documents import page, page_parser
 from crawler.documents.page_parser import (
-    LARGE_BYTES,
     SHARE_OF_DOMAIN,
     PageParser,
     ParsingBrokenOffError,
 )
-from crawler.fetching.request import Headers
+from crawler.fetching.request import LARGE_BYTES, Headers
 from crawler.held_domains import HeldDomains
 from crawler.processing import page_outcomes
 from crawler.testing import JumpClock, html, not_found

@@ -8,8 +8,7 @@ from collections import Counter
 
 import pytest
 
-from crawler.documents.page_parser import LARGE_BYTES
-from crawler.fetching.request import NoPlaceError
+from crawler.fetching.request import LARGE_BYTES, NoPlaceError
 from crawler.frontier.large_bodies import BYTES_MAX, DOMAIN_BYTES_MAX, LargeBodies, LargeBodyPlace
 from crawler.testing import JumpClock
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -23,6 +25,7 @@ from tests.crawler.daemon.conftest import Client, Start
 Handler = Callable[[ReceivedRequest], Reply | Awaitable[Reply]]
 TOKENS = ("greedy", "other", "third", "fourth")
 SETTINGS = HttpSettings(accounts=tuple(account(name, f"{name} token") for name in TOKENS))
+LARGE_BODY, HELD_BYTES = 9_000_000, 12_000_000
 SLOW = {"politeness": {"delay": 0.05, "latency_factor": 0, "concurrency_per_host": 1}}
 
 
@@ -171,6 +174,50 @@ async def test_held_permits_leave_room_for_the_crawl_and_for_others(
         url = town.url("b.test", "/one.html")
         answer = await made.client.post("/api/fetch", {"url": url}, **of_token("greedy"))
         assert answer.status == 200
+
+
+async def connected_deafly(port: int) -> asyncio.StreamWriter:
+    """A connection to a port of this machine that takes little of what is sent to it."""
+    receiver = socket.socket()
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    receiver.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(receiver, ("127.0.0.1", port))
+    return (await asyncio.open_connection(sock=receiver, limit=1))[1]
+
+
+async def test_clients_that_read_nothing_hold_a_bounded_amount_of_bodies(
+    start: Start, town: LocalWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may hold half. The others are served, and it is as well when its own have gone."""
+    monkeypatch.setattr("crawler.daemon.api.caller_requests.HELD_BYTES_MAX", 2 * HELD_BYTES)
+    for n in range(3):
+        town.sites[f"h{n}.test"] = {"/": Reply(body=b"x" * LARGE_BODY, content_type="text/plain")}
+    async with start("a.test", config=SLOW, settings=SETTINGS) as made:
+        await made.idle()
+        bodies = made.operations.callers._held
+        deaf = [await connected_deafly(made.port) for _ in range(2)]
+        for n, writer in enumerate(deaf):
+            body = json.dumps({"url": town.url(f"h{n}.test", "/"), "stream": False})
+            writer.write(
+                f"POST /api/fetch HTTP/1.1\r\nHost: 127.0.0.1:{made.port}\r\n"
+                "Authorization: Bearer greedy token\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
+            )
+            async with asyncio.timeout(20):
+                while bodies.size_bytes < LARGE_BODY:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        fetch = {"url": town.url("h2.test", "/"), "stream": False}
+        async with asyncio.timeout(20):
+            answer = await made.client.post("/api/fetch", fetch, **of_token("other"))
+            assert (answer.status, len(answer.body)) == (200, LARGE_BODY)
+            while bodies.size_bytes > HELD_BYTES:  # noqa: ASYNC110 - until the answer's has left
+                await asyncio.sleep(0.02)
+            for writer in deaf:
+                writer.transport.abort()
+            answer = await made.client.post("/api/fetch", fetch, **of_token("greedy"))
+            assert (answer.status, len(answer.body)) == (200, LARGE_BODY)
+            while bodies.size_bytes:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
 
 def test_each_client_keeps_its_share() -> None:
