@@ -79,6 +79,7 @@ class PostgresStore(SqlStore):
         self._blocked: TransientFault | None = None  # as it is shown
         self._returns_told = 0
         self._seeds_given: deque[Link] = deque(maxlen=SEEDS_KEPT)
+        self._seeds_owed = False  # the database may have forgotten them
         self._lease_s = lease_s
         self._task: asyncio.Task[None] | None = None  # ends or continues sessions
         self._reviving: asyncio.Task[None] | None = None  # as long as `lost` was not returned
@@ -145,6 +146,10 @@ class PostgresStore(SqlStore):
             self._start(self._reap(self._pulses.silent[:SILENT_AT_ONCE]))
         if pulse.lost and self._returns_told != self._calls.returns:
             self._returns_told = self._calls.returns
+            self._seeds_owed = True
+        if (
+            self._seeds_owed
+        ):  # again with the next pulse if something else is under way, or it fails
             self._start(self._add_seeds())
         return structs.replace(pulse, settling=self._database.lineage.settling)
 
@@ -185,9 +190,11 @@ class PostgresStore(SqlStore):
             await self._calls.must_run(partial(Writer.revive, session=number))
 
     async def _add_seeds(self) -> None:
-        """Add what this worker was given to begin with once more."""
+        """Add what this worker was given once more."""
+        returns = self._calls.returns
         with contextlib.suppress(StoreError):  # which the next call raises, too
             await super().add(list(self._seeds_given))
+            self._seeds_owed = returns != self._calls.returns
 
     async def _reap(self, silent: Sequence[tuple[int, int]]) -> None:
         with contextlib.suppress(StoreError):  # which the next call raises, too

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -15,9 +16,10 @@ from click.testing import CliRunner
 
 from crawler.cli import main
 from crawler.explain.formatting import at
+from storage.engine.sql_store import SqlStore
 from storage.postgres import PostgresStore, pulses
 from storage.records import Batch, HostClock, HostUpdate, Pulse, WorkerStatus
-from storage.store import Lease, Link, Visited
+from storage.store import Lease, Link, StoreError, Visited
 from tests.crawler.daemon.conftest import daemon_of
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
@@ -124,6 +126,44 @@ async def test_a_worker_begins_anew(crawl_url: str, evidence: str, first: str) -
         assert not done.stale
         assert await one(crawl_url, "SELECT count(*) FROM urls") == 2
         assert (await claim_one(store, session)).slot == "b.test"
+    await assert_sound(crawl_url)
+
+
+@pytest.mark.parametrize("trouble", ["another task", "a failure"])
+async def test_seeds_are_added_again_whatever_comes_between(
+    crawl_url: str, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with worker(crawl_url, "a") as (store, session):
+        await store.add([link("http://a.test/", seed=True)])
+        for _ in range(3):
+            await pulse(store, session)
+        await claim_one(store, session)
+        await execute(
+            crawl_url,
+            "DELETE FROM urls", "DELETE FROM known", "DELETE FROM seeds",
+            "UPDATE totals SET queued = 0", "UPDATE slots SET queued = 0, lease = NULL",
+            "UPDATE origins SET queued = 0", EVIDENCE["one commit is missing"],
+        )  # fmt: skip
+        ends = asyncio.Event()
+        add, fails = SqlStore.add, ["it cannot be written"]
+
+        async def failing(*given: Any, **more: Any) -> Any:
+            if fails:
+                raise StoreError(fails.pop())
+            return await add(*given, **more)
+
+        await store.add([link("http://b.test/", seed=True)])  # finds what is missing
+        if trouble == "another task":
+            store._start(ends.wait())  # type: ignore[arg-type]
+        else:
+            monkeypatch.setattr(SqlStore, "add", failing)
+        assert await settled(store, session) == 1
+        ends.set()
+        for _ in range(3):
+            await pulse(store, session)
+            await asyncio.sleep(0.1)
+        seeds = await one(crawl_url, "SELECT count(*) FROM seeds")
+        assert seeds == 2
     await assert_sound(crawl_url)
 
 
