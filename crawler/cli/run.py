@@ -57,7 +57,7 @@ def run(config_file: Path, workers: int, worker: WorkerNumber | None) -> None:
     with process.loading():
         import asyncio
 
-        from crawler.daemon import runner as daemon  # slow to import
+        from crawler import daemon_process as daemon  # slow to import
         from crawler.daemon.listener import ListenError
 
     process.tune()

@@ -1,4 +1,4 @@
-"""The server of a running crawl: API, metrics and web page, for TCP and for the local socket.
+"""The server of a running crawl: API and metrics, for TCP and for the local socket.
 
 Slow to import: a plain crawl loads it on demand (`crawler.daemon.crawl_socket`).
 """
@@ -21,8 +21,6 @@ from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.exposition import CONTENT_TYPE
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.monitoring.shared_store import SharedStore
-from crawler.daemon.web import add_pages
-from crawler.daemon.web.rendering import Renderer
 from crawler.front_door.tls import Certificate
 
 
@@ -61,9 +59,8 @@ async def operations_of(
 def application(
     operations: Operations, settings: HttpSettings, monitor: Monitor
 ) -> web.Application:
-    """The complete application: API, metrics and pages."""
-    renderer = Renderer(monitor.clock, settings.base_path)
-    app = build(operations, settings, renderer, clock=monitor.clock, access=monitor.access)
+    """The application of the API and the metrics. `crawler.console` adds its pages to it."""
+    app = build(operations, settings, clock=monitor.clock, access=monitor.access)
 
     async def metrics(_request: web.Request) -> web.StreamResponse:
         measures = None if operations.shared is None else await operations.shared.measures()
@@ -71,5 +68,4 @@ def application(
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
 
     app.router.add_get("/metrics", metrics)
-    add_pages(app, operations, monitor, renderer)
     return app

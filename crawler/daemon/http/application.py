@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
-from urllib.parse import quote
 
 from aiohttp import hdrs, web
 
@@ -13,10 +12,10 @@ from crawler.clock import Clock
 from crawler.daemon import problem as problems
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.http import openapi
-from crawler.daemon.http.bodies import as_json, form_fields, json_body
+from crawler.daemon.http.bodies import as_json, json_body
 from crawler.daemon.http.caller_routes import add_caller_routes
 from crawler.daemon.http.commands import answered, route_of
-from crawler.daemon.http.guards import HEADERS, Guards, HttpSettings, cookie_name
+from crawler.daemon.http.guards import HEADERS, Guards, HttpSettings
 from crawler.daemon.http.routes import ROUTES, Route
 from crawler.daemon.http.sse import events
 from crawler.daemon.monitoring.access_log import AccessLog
@@ -28,7 +27,6 @@ from crawler.front_door.request_handler import CLIENT_ERRORS
 from storage.store import StoreError
 
 BODY_BYTES_MAX = 4_000_000  # 10,000 seeds, or a robots.txt of 500 KiB in JSON
-FORM_BYTES_MAX = 10_000  # of the login form, which needs no token
 UNAVAILABLE_S = 5.0  # before a request is repeated that the database could not answer
 
 OPERATIONS = web.AppKey("operations", Operations)
@@ -36,18 +34,14 @@ GUARDS = web.AppKey("guards", Guards)
 
 
 class ErrorPages(Protocol):
-    """The HTML of the pages that need no login."""
+    """What browsers get in place of a problem document, where there is a console."""
 
-    def login(self, wrong: str, onward: str) -> str:
-        """The login form. `wrong`: the error, or "". `onward`: the path to redirect to."""
-        ...
-
-    def problem(self, problem: Problem) -> str:
-        """An error page."""
+    def of(self, request: web.Request, problem: Problem) -> web.Response:
+        """An error page, or the way to the login."""
         ...
 
 
-PAGES: web.AppKey[ErrorPages] = web.AppKey("pages")
+ERROR_PAGES: web.AppKey[ErrorPages] = web.AppKey("error_pages")
 
 # Requests that need no token: the health checks, the login form and its files.
 PUBLIC: Final = frozenset({"/healthz", "/readyz", "/login"})
@@ -61,22 +55,20 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def build(
     operations: Operations,
     settings: HttpSettings,
-    pages: ErrorPages,
     *,
     clock: Clock,
     access: AccessLog | None = None,
 ) -> web.Application:
-    """The application: JSON under /api, /healthz, /login and /logout.
+    """The application: JSON under /api, /healthz and /readyz.
 
     Further routes may be added with `app.router`; the same guards apply. Forms need no CSRF token,
     because Origin, Sec-Fetch-Site and a SameSite cookie are checked. A `Problem` that a handler
-    raises becomes JSON; outside of /api, HTML for clients that accept it. access: where refused
-    requests are logged.
+    raises becomes JSON; outside of /api, for clients that accept HTML, what ERROR_PAGES make of it.
+    access: where refused requests are logged.
     """
     app = web.Application(middlewares=[_errors, _guard, _act], client_max_size=BODY_BYTES_MAX)
     app[OPERATIONS] = operations
     app[GUARDS] = Guards(settings, clock, access)
-    app[PAGES] = pages
     app.on_response_prepare.append(_add_headers)
     app.router.add_get("/healthz", _healthz)
     app.router.add_get("/readyz", _readyz)
@@ -87,10 +79,6 @@ def build(
         add = app.router.add_get if route.method == hdrs.METH_GET else app.router.add_post
         add(route.path, _handler(route))
     add_caller_routes(app, operations.callers)
-    if settings.all_accounts:
-        app.router.add_get("/login", _login_form)
-        app.router.add_post("/login", _login)
-        app.router.add_post("/logout", _logout)
     return app
 
 
@@ -165,13 +153,10 @@ def _problem_response(request: web.Request, problem: Problem) -> web.Response:
     if problem.retry_after_s is not None:
         headers[hdrs.RETRY_AFTER] = str(max(1, round(problem.retry_after_s + 0.5)))
     wants_page = "text/html" in request.headers.get(hdrs.ACCEPT, "")
-    if wants_page and not request.path.startswith("/api/"):
-        if problem.status == 401 and request.method == hdrs.METH_GET:
-            return web.Response(status=303, headers={hdrs.LOCATION: _login_for(request)})
-        page = request.app[PAGES].problem(problem)
-        return web.Response(
-            text=page, status=problem.status, content_type="text/html", headers=headers
-        )
+    if wants_page and not request.path.startswith("/api/") and ERROR_PAGES in request.app:
+        response = request.app[ERROR_PAGES].of(request, problem)
+        response.headers.update(headers)
+        return response
     response = as_json(problem.body(), status=problem.status, content_type=problems.CONTENT_TYPE)
     if problem.status == 401:
         headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
@@ -206,77 +191,3 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers["Server"] = HEADERS["Server"]
-
-
-# ------------------------------------------------------------ login
-
-
-def _login_for(request: web.Request) -> str:
-    here = request.path_qs
-    return "/login" if here == "/" else f"/login?next={quote(here, safe='')}"
-
-
-def _next(given: str) -> str:
-    """Where to redirect after the login: a path of this server, and nothing that a browser would
-    take for the address of another site."""
-    if not given.startswith("/") or given.startswith("//") or "\\" in given:
-        return "/"
-    return given if given.isprintable() and given.isascii() else "/"
-
-
-async def _login_form(request: web.Request) -> web.StreamResponse:
-    page = request.app[PAGES].login("", _next(request.query.get("next", "/")))
-    return web.Response(text=page, content_type="text/html")
-
-
-async def _login(request: web.Request) -> web.StreamResponse:
-    """Exchange the token for a session cookie, which the browser drops when it is closed."""
-    if request.content_length is None:
-        raise Problem(
-            411, "the form must be sent with a Content-Length header", field="Content-Length"
-        )
-    if request.content_length > FORM_BYTES_MAX:
-        raise Problem(413, f"the form is longer than {FORM_BYTES_MAX:,} bytes", field="body")
-    form = await form_fields(request)
-    token, onward = form.get("token", ""), _next(form.get("next", "/"))
-    guards = request.app[GUARDS]
-    try:
-        found = guards.account_of(token.strip(), request)
-    except Problem as problem:
-        if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
-            raise
-        page = request.app[PAGES].login(problem.detail, onward)
-        return web.Response(text=page, status=problem.status, content_type="text/html")
-    assert guards.sessions is not None
-    guards.count(request, found, guards.client_of(request))
-    _close_session(request)
-    response = web.Response(status=303, headers={hdrs.LOCATION: onward})
-    response.set_cookie(
-        cookie_name(request),
-        guards.sessions.open(found),
-        path=_cookie_path(request),
-        httponly=True,
-        samesite="Strict",
-        secure=request.secure or request.headers.get(hdrs.ORIGIN, "").startswith("https:"),
-    )
-    return response
-
-
-async def _logout(request: web.Request) -> web.StreamResponse:
-    _close_session(request)
-    response = web.Response(status=303, headers={hdrs.LOCATION: "/login"})
-    response.del_cookie(
-        cookie_name(request), path=_cookie_path(request), httponly=True, samesite="Strict"
-    )
-    return response
-
-
-def _cookie_path(request: web.Request) -> str:
-    return request.app[GUARDS].settings.base_path or "/"
-
-
-def _close_session(request: web.Request) -> None:
-    sessions = request.app[GUARDS].sessions
-    name = request.cookies.get(cookie_name(request))
-    if sessions is not None and name is not None:
-        sessions.close(name)

@@ -17,7 +17,7 @@ UNUSED = {
         "crawler.daemon.api.operations",
         "crawler.daemon.http.application",
         "crawler.daemon.service",
-        "crawler.daemon.web",
+        "crawler.console",
     ),
     *("crawler.reports", "crawler.testing"),
 }

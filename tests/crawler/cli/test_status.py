@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from crawler.cli.status import _lines
-from crawler.daemon.web.overview_page import HOST_LABELS
+from crawler.console.overview_page import HOST_LABELS
 from crawler.steering.live_state import HostState
 
 STATUS: Mapping[str, object] = {

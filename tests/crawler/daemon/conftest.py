@@ -18,6 +18,7 @@ from aiohttp import web
 from crawler.app import OpenCrawl, open_crawl
 from crawler.clock import RealClock
 from crawler.config import from_dict
+from crawler.console import add_console
 from crawler.daemon import unix_socket
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.http.guards import HttpSettings
@@ -121,6 +122,7 @@ async def daemon_of(
         monitor.sampling(opened.control, operations.queue, operations.shared),
     ):
         app = application(operations, settings or HttpSettings(), monitor)
+        add_console(app, operations, monitor)
         base_path = "" if settings is None else settings.base_path
         (bound,) = await bind("127.0.0.1", 0)
         port = bound.getsockname()[1]

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from crawler.daemon.web import overview_page
+from crawler.console import overview_page
 from crawler.testing import LocalWeb
 from tests.crawler.daemon.conftest import Start
 from tests.postgres_server import PostgresServer

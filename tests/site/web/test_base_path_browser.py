@@ -12,8 +12,8 @@ from crawler.daemon.http.application import GUARDS
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.http.sessions import Sessions
 from crawler.testing import LocalWeb
+from tests.crawler.console.test_base_path import BASE, TOKEN, proxied
 from tests.crawler.daemon.conftest import daemon_of, site
-from tests.crawler.daemon.web.test_base_path import BASE, TOKEN, proxied
 
 
 @pytest.mark.parametrize("scripts", [True, False])

@@ -18,7 +18,7 @@ from crawler.config import from_dict
 from crawler.config.sections import LogLevel
 from crawler.daemon.monitoring.event_log import MALFORMED_A_MINUTE, EventLog, LogFile, OutcomeLog
 from crawler.daemon.notify import Notify
-from crawler.daemon.runner import Daemon
+from crawler.daemon_process import Daemon
 from storage.store import (
     Blocked,
     BlockReason,

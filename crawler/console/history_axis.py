@@ -1,0 +1,194 @@
+"""The time axis that the charts of the history share, and what happened to the crawl on it.
+
+Text on the axis is in a drawing that is not stretched, at percentages of its width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from crawler.config.units import format_duration
+from crawler.console import filters
+from crawler.console.charts import WIDTH
+from crawler.daemon.api.history_view import SPANS, HistoryMark, HistoryPoint
+from storage.history import MarkKind
+
+_TICKS: Final = (600, 3_600, 10_800, 86_400, 14 * 86_400)
+_TICKS_WANTED: Final = 9
+_EDGE: Final = 0.04  # labels as near to an edge would be cut
+_BAND_WIDTH_MIN: Final = 1.5
+_TITLE_CHARS: Final = 500  # of several marks at one place
+_GLYPH_PERCENT: Final = 3.0  # the width of a glyph and its margin on a narrow screen
+_GLYPH_ROWS: Final = 3
+GLYPHS: Final = {
+    MarkKind.START: "▲",
+    MarkKind.STOP: "■",
+    MarkKind.RELOAD: "◆",
+    MarkKind.PAUSE: "‖",
+    MarkKind.RESUME: "▶",
+    MarkKind.HOLD: "✕",
+    MarkKind.TROUBLE: "!",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """The span of time that all charts share. Unix seconds."""
+
+    from_s: float
+    to_s: float
+
+    def x(self, at_s: float) -> float:
+        """The position of a time in a chart, within it."""
+        share = (at_s - self.from_s) / (self.to_s - self.from_s)
+        return WIDTH * max(0.0, min(1.0, share))
+
+    def percent(self, at_s: float) -> float:
+        return round(100 * self.x(at_s) / WIDTH, 2)
+
+    @property
+    def words(self) -> str:
+        return f"{moment(self.from_s)} to {moment(self.to_s)} UTC"
+
+    @property
+    def days(self) -> bool:
+        """Whether labels need the day, and not the time of day."""
+        return self.to_s - self.from_s > 2 * 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """A time on the axis. at: percent of the width."""
+
+    at: float
+    x: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """A span or, if its width is zero, a moment, in all charts. `kind`: a MarkKind, or "gap"."""
+
+    kind: str
+    x: float
+    width: float
+    at: float  # percent
+    glyph: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glyph:
+    """The sign of a band above the charts. at: percent of the width. row: 0 is the upper one."""
+
+    kind: str
+    at: float
+    row: int
+    text: str
+    title: str
+
+
+def ticks(axis: Axis) -> list[Tick]:
+    """Round times, not too near to the edges."""
+    span_s = axis.to_s - axis.from_s
+    step_s = next((each for each in _TICKS if span_s / each <= _TICKS_WANTED), _TICKS[-1])
+    first = math.ceil((axis.from_s + _EDGE * span_s) / step_s)
+    last = math.floor((axis.to_s - _EDGE * span_s) / step_s)
+    return [
+        Tick(at=axis.percent(at_s), x=round(axis.x(at_s), 1), label=time_label(at_s, axis.days))
+        for at_s in (number * step_s for number in range(first, last + 1))
+    ]
+
+
+def time_label(at_s: float, days: bool) -> str:
+    found = datetime.fromtimestamp(at_s, UTC)
+    return f"{found.day} {found:%b}" if days else f"{found:%H:%M}"
+
+
+def bands(axis: Axis, points: Sequence[HistoryPoint], marks: Iterable[HistoryMark]) -> list[Band]:
+    """Times without a crawl, pauses, holds and troubles as bands, everything else as lines.
+    Several marks of a kind at the same place are one."""
+    found: dict[tuple[str, float, float], Band] = {}
+    for from_s, to_s in gaps(axis, points):
+        words = f"no crawl ran for {format_duration(round(to_s - from_s))}"
+        _add(found, axis, "gap", from_s, to_s, words)
+    for mark in marks:
+        is_span = mark.kind in SPANS
+        to_s = mark.at if not is_span else axis.to_s if mark.ended_at is None else mark.ended_at
+        _add(found, axis, mark.kind.value, mark.at, to_s, words_of(mark), is_span=is_span)
+    return list(found.values())
+
+
+def _add(
+    found: dict[tuple[str, float, float], Band],
+    axis: Axis,
+    kind: str,
+    from_s: float,
+    to_s: float,
+    words: str,
+    *,
+    is_span: bool = True,
+) -> None:
+    x = round(axis.x(from_s), 1)
+    width = max(_BAND_WIDTH_MIN, round(axis.x(to_s) - x, 1)) if is_span else 0.0
+    x = min(x, WIDTH - width)
+    title = f"{moment(max(from_s, 0.0))} UTC: {words}"
+    if (same := found.get((kind, x, width))) is not None:
+        title = same.title if len(same.title) > _TITLE_CHARS else f"{same.title}; {title}"
+    glyph = GLYPHS[MarkKind(kind)] if kind != "gap" else ""
+    at = axis.percent(from_s)
+    found[kind, x, width] = Band(kind=kind, x=x, width=width, at=at, glyph=glyph, title=title)
+
+
+def glyphs(found: Iterable[Band]) -> list[Glyph]:
+    """The signs of bands, those that would overlap in rows. Of many in one place, some are left
+    out: the table below the charts has all."""
+    free_at = [-math.inf] * _GLYPH_ROWS  # percent, by row
+    placed: list[Glyph] = []
+    for band in sorted(found, key=lambda one: one.at):
+        row = next((n for n, at in enumerate(free_at) if band.at >= at), None)
+        if not band.glyph or row is None:
+            continue
+        free_at[row] = band.at + _GLYPH_PERCENT
+        placed.append(Glyph(kind=band.kind, at=band.at, row=row, text=band.glyph, title=band.title))
+    return placed
+
+
+def words_of(mark: HistoryMark) -> str:
+    """What happened, in a few words."""
+    match mark.kind:
+        case MarkKind.START:
+            return "started" + (", paused" if mark.reason == "paused" else "")
+        case MarkKind.STOP:
+            return "stopped" + (" after an error" if mark.reason == "error" else "")
+        case MarkKind.RELOAD:
+            return "config reloaded"
+        case MarkKind.PAUSE:
+            return "paused" + (f" by {mark.by}" if mark.by else "")
+        case MarkKind.RESUME:
+            return "resumed" + (f" by {mark.by}" if mark.by else "")
+        case MarkKind.TROUBLE:
+            return f"{mark.reason}: {mark.sentence}"
+    return f"on hold: {mark.sentence or mark.reason}"
+
+
+def gaps(axis: Axis, points: Sequence[HistoryPoint]) -> list[tuple[float, float]]:
+    """Times that no point covers."""
+    found: list[tuple[float, float]] = []
+    at_s = axis.from_s
+    for point in points:
+        if point.at > at_s:
+            found.append((at_s, float(point.at)))
+        at_s = max(at_s, float(point.at + point.step_s))
+    if at_s < axis.to_s:
+        found.append((at_s, axis.to_s))
+    return found
+
+
+def moment(at_s: float) -> str:
+    """A time with its day, in UTC: "11-23 14:20"."""
+    return filters.iso(at_s)[5:16].replace("T", " ")
