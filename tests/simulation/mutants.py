@@ -119,7 +119,7 @@ PACING: Final = (
     Mutant(
         "after a crash the host need not wait",
         "crawler/frontier/pace.py",
-        "self.delay_at_restart = now_s if not lease.clean else None",
+        "self.delay_at_restart = now_s if restart_s is None else restart_s",
         "self.delay_at_restart = None",
     ),
     Mutant(
