@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation import other_judges
 from tests.simulation.history import History
 from tests.simulation.pace_judge import PaceJudge
+from tests.simulation.robots_judge import robots_retries
 from tests.simulation.url_judge import UrlJudge
 
 
@@ -20,6 +21,7 @@ def problems_of(history: History) -> list[str]:
         other_judges.revisits,
         other_judges.audit,
         other_judges.bounds,
+        robots_retries,
     ):
         found += judge(history)
     return found

@@ -411,8 +411,10 @@ class Controls:
             if done.verb in ("pause", "resume")
         ]
         found += [(done.from_s, to_s, False) for done, to_s in self._resumed if not done.host]
-        # A crawl that is started resumes.
-        return sorted([*found, *((run.from_s, run.from_s, False) for run in self._runs)])
+        # A crawl that is started resumes, as does one that another worker is started for.
+        started = [done.from_s for done in self._done if done.verb == "start worker"]
+        started += [run.from_s for run in self._runs]
+        return sorted([*found, *((at_s, at_s, False) for at_s in started)])
 
     def surely_paused(self, slot: str, at_s: float) -> bool:
         for changes in (self._pauses(slot), self._pauses_of_all()):

@@ -222,6 +222,7 @@ class Simulation:
 
     def _kill_at(self, process: Process, plan: RunPlan) -> None:
         process.store.kill_at, process.store.kill_after = plan.at_call, plan.after
+        process.store.kill_verb = plan.at_verb
         process.store.kill = process.kill
 
     async def open_session(self, process: Process) -> int:

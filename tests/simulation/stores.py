@@ -112,6 +112,7 @@ class Wire(Medium):
     def __init__(self, inner: Any, clock: JumpClock) -> None:
         super().__init__(inner, clock)
         self.kill_at = 0  # the number of the call; 0: none
+        self.kill_verb = ""  # of calls of this name; "": of all
         self.kill_after = False
         self.kill: Callable[[], None] = lambda: None
 
@@ -119,7 +120,11 @@ class Wire(Medium):
         call = super().__getattr__(name)
         if not self.__dict__.get("kill_at") or name in ("close", "stats", "telemetry"):
             return call
-        if self.calls.total() + 1 == self.kill_at:
+        verb = self.kill_verb
+        if verb not in ("", name):
+            return call
+        count = self.calls[verb] if verb else self.calls.total()
+        if count + 1 == self.kill_at:
             if not self.kill_after:
                 self.kill()
             else:

@@ -133,10 +133,22 @@ class UrlJudge:
         at_ends = any(done.verb == "reload" for done in self._done)
         if not learned or at_ends or self.history.last.end in ("cancel", "kill"):
             return None
-        if self._ended_s - learned[-1] < self._slack_s:
+        last = self.history.last
+        within_s = self._ended_s - max(learned[-1], last.from_s)
+        if last.end != "itself" and within_s < self._slack_s:
             return None
-        known = self.robots.at(origin, self._ended_s)
+        known = self._stored(origin, self.robots.at(origin, self._ended_s))
         return None if any(one.anything for one in known) else known
+
+    def _stored(self, origin: str, known: list[Known]) -> list[Known]:
+        """Of what may be known after a kill, that which the database says is known."""
+        row = next((row for row in self.history.rows["robots"] if row["origin"] == origin), None)
+        if row is None or row["state"] != "rules" or row["failures"] or len(known) == 1:
+            return known
+        answered = [
+            one for one in known if one.copy is not None and one.unreachable_since_s is None
+        ]
+        return answered or known
 
     def _was_ungoverned(self, contact: Contact) -> bool:
         """Was it requested because robots.txt gave no answer, by each of what may be known?"""
