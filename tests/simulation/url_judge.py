@@ -419,7 +419,7 @@ class UrlJudge:
             if one.failure is not None or (one.status or 0) >= 429
         }
         denied = [one for one in recent if one.status in (401, 403) and one.host == host]
-        return slot in failing or len(denied) >= 15 or not recent or self._rests(slot)
+        return slot in failing or len(denied) >= 15 or self._rests(slot)
 
     def _rests(self, slot: str) -> bool:
         """Did it ask, in whichever run, for a rest that lasts beyond the end of the last?"""
