@@ -6,6 +6,7 @@ from tests.simulation import other_judges
 from tests.simulation.history import History
 from tests.simulation.pace_judge import PaceJudge
 from tests.simulation.robots_judge import robots_retries
+from tests.simulation.store_judge import next_contacts
 from tests.simulation.url_judge import UrlJudge
 
 
@@ -22,6 +23,7 @@ def problems_of(history: History) -> list[str]:
         other_judges.audit,
         other_judges.bounds,
         robots_retries,
+        next_contacts,
     ):
         found += judge(history)
     return found

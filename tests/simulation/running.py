@@ -176,6 +176,7 @@ class Simulation:
             if number + 1 < len(self.scenario.runs):
                 await self.sleep(plan.then_s)
                 self.step_wall(plan.step_s)
+                self.disk.boots += plan.reboots
         reader = self.disk.reader()
         self.history.rows = await rows_of(reader)
         await self._explain(reader)

@@ -44,6 +44,7 @@ class RunPlan:
     after: bool = False
     then_s: float = 0.0  # from its end to the next run
     step_s: float = 0.0  # of the wall clock, meanwhile
+    reboots: bool = False  # the machine is started again, meanwhile
     deeds: list[Deed] = field(default_factory=list)
 
 
@@ -99,9 +100,10 @@ def draw(seed: int, engine: str | None = None) -> Scenario:
     if engine == "shared":  # its workers look at the database each second
         sections["crawl"]["patience"] = min(sections["crawl"]["patience"], 120)
     scenario.runs = _runs(random.Random(f"{seed} runs"), scenario, theme)
-    from tests.simulation import robots_themes
+    from tests.simulation import robots_themes, worker_themes
 
     robots_themes.overlay(scenario)
+    worker_themes.overlay(scenario)
     return scenario
 
 

@@ -412,7 +412,8 @@ class UrlJudge:
             return True
         if self._config.politeness.visit_window is not None:
             return True
-        recent = self.history.of_run(self.history.last)
+        rebooted = any(run.reboots for run in self.scenario.runs)
+        recent = self.history.contacts if rebooted else self.history.of_run(self.history.last)
         failing = {
             self._config.slot_of(one.host)
             for one in recent
@@ -423,8 +424,10 @@ class UrlJudge:
 
     def _rests(self, slot: str) -> bool:
         """Did it ask, in whichever run, for a rest that lasts beyond the end of the last?"""
+        rebooted = any(run.reboots for run in self.scenario.runs)
+        from_s = self.history.last.from_s if rebooted else 0.0  # it may count anew from there
         return any(
-            one.end_s + (one.retry_after_s or 0.0) > self.history.last.to_s
+            max(one.end_s, from_s) + (one.retry_after_s or 0.0) > self.history.last.to_s
             for one in self.history.contacts
             if self._config.slot_of(one.host) == slot and one.retry_after_s is not None
         )
