@@ -420,7 +420,10 @@ class UrlJudge:
             if one.failure is not None or (one.status or 0) >= 429
         }
         denied = [one for one in recent if one.status in (401, 403) and one.host == host]
-        return slot in failing or len(denied) >= 15 or self._rests(slot)
+        # On a server, another machine may not know of a step of the clock, and patience may be too
+        # short to wait until the hosts of a killed worker are free.
+        unclaimed = self.scenario.engine == "postgres" and not recent
+        return slot in failing or len(denied) >= 15 or unclaimed or self._rests(slot)
 
     def _rests(self, slot: str) -> bool:
         """Did it ask, in whichever run, for a rest that lasts beyond the end of the last?"""
