@@ -8,6 +8,7 @@ from tests.simulation.pace_judge import PaceJudge
 from tests.simulation.robots_judge import robots_retries
 from tests.simulation.store_judge import next_contacts
 from tests.simulation.url_judge import UrlJudge
+from tests.simulation.worker_judge import takeovers
 
 
 def problems_of(history: History) -> list[str]:
@@ -24,6 +25,7 @@ def problems_of(history: History) -> list[str]:
         other_judges.bounds,
         robots_retries,
         next_contacts,
+        takeovers,
     ):
         found += judge(history)
     return found

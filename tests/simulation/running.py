@@ -38,6 +38,7 @@ from tests.conftest import ConfigFrom
 from tests.simulation.callers import Caller
 from tests.simulation.checking import inconsistencies
 from tests.simulation.history import Done, History, RunRecord, SinkEntry
+from tests.simulation.log import Log
 from tests.simulation.loop import SimulationLoop, without_threads
 from tests.simulation.scenario import DAY_S, Deed, RunPlan, Scenario
 from tests.simulation.stores import Disk, FileDisk, MemoryDisk, Wire, rows_of
@@ -418,9 +419,16 @@ def simulate(scenario: Scenario) -> History:
     forget_contacts()
     loop = SimulationLoop(scenario.order)
     asyncio.set_event_loop(loop)
+    log = Log()
     try:
-        with without_threads(), tempfile.TemporaryDirectory(prefix="simulation-") as folder:
-            return loop.run_until_complete(_simulate(scenario, loop, Path(folder)))
+        with (
+            without_threads(),
+            log.kept(),
+            tempfile.TemporaryDirectory(prefix="simulation-") as folder,
+        ):
+            history = loop.run_until_complete(_simulate(scenario, loop, Path(folder)))
+        history.warnings = log.lines
+        return history
     finally:
         asyncio.set_event_loop(None)
         loop.close()

@@ -1,18 +1,21 @@
-"""Scenarios in which the machine is started again between two runs, and in which the orders of one
-worker apply to hosts that others lease.
+"""Scenarios in which the machine is started again between two runs, in which the orders of one
+worker apply to hosts that others lease, and in which workers take over the hosts of others.
 
 Each is drawn from a stream of its own, so that scenarios without one stay what they are.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Final
 
 from tests.simulation.scenario import DAY_S, Deed, RunPlan, Scenario
+from tests.simulation.web import HostPlan, PagePlan, RobotsPlan
 
 REBOOTS: Final = 0.12  # of the scenarios of one worker
 ORDERS: Final = 0.4  # of those of several
+TAKEOVERS: Final = 0.35  # of those on a server
 
 
 def overlay(scenario: Scenario) -> None:
@@ -23,6 +26,13 @@ def overlay(scenario: Scenario) -> None:
             _reboots(pick, scenario)
     elif scenario.engine == "shared" and pick.random() < ORDERS:
         _orders(pick, scenario)
+
+
+def overlay_on_server(scenario: Scenario) -> None:
+    """As `overlay`, for a scenario on a server, once its runs have been drawn."""
+    pick = random.Random(f"{scenario.seed} worker theme on a server")
+    if pick.random() < TAKEOVERS:
+        pick.choice([_takeovers, _takeovers, _takeovers, _orders])(pick, scenario)
 
 
 def _reboots(pick: random.Random, scenario: Scenario) -> None:
@@ -59,3 +69,42 @@ def _orders(pick: random.Random, scenario: Scenario) -> None:
     politeness = scenario.sections["politeness"]
     politeness |= {"delay": min(politeness["delay"], 1), "latency_factor": 0}
     scenario.runs[-1].deeds = sorted(deeds, key=lambda deed: deed.at_s)
+
+
+def _takeovers(pick: random.Random, scenario: Scenario) -> None:
+    """A worker is away for longer than its lease, and others take over hosts with much to do."""
+    scenario.workers = pick.choice([2, 2, 3])
+    sections = scenario.sections
+    sections["crawl"] |= {
+        "patience": 60, "max_pages": math.inf, "max_depth": math.inf, "concurrency": 64,
+    }  # fmt: skip
+    sections["scope"]["max_pages_per_host"] = math.inf
+    sections["politeness"] |= {
+        "delay": pick.choice([2, 3]), "latency_factor": 0, "per": "host", "concurrency_per_host": 1,
+    }  # fmt: skip
+    sections["politeness"].pop("visit_window", None)
+    sections.pop("site", None)
+    for number, name in enumerate(("h0.test", "h1.test", "h2.test")):
+        paths = [f"/p{n}" for n in range(pick.choice([16, 22]))]
+        pages = {path: PagePlan(slow_s=pick.choice([0.0, 0.0, 1.5])) for path in paths}
+        pages["/p0"] = PagePlan(links=tuple(f"http://{name}{path}" for path in paths[1:]))
+        scenario.hosts[name] = HostPlan(
+            name=name,
+            address="127.0.0.1",
+            latency_s=0.05 + 0.1 * number,
+            robots=[(0.0, RobotsPlan())],
+            pages=pages,
+        )
+    scenario.hosts = {name: scenario.hosts[name] for name in ("h0.test", "h1.test", "h2.test")}
+    scenario.seeds = [f"http://{name}/p0" for name in scenario.hosts]
+    at_s = pick.choice([3.0, 5.0, 8.0]) * pick.uniform(0.8, 1.2)
+    worker = pick.randrange(scenario.workers)
+    verb, back = pick.choice(
+        [("freeze", "thaw"), ("freeze", "thaw"), ("cut off", "connect"), ("kill worker", "")]
+    )
+    run = RunPlan(end="stop", at_s=240.0)
+    run.deeds = [Deed(at_s=at_s, verb=verb, value=worker)]
+    if back:
+        back_s = at_s + pick.choice([22.0, 26.0, 32.0])
+        run.deeds.append(Deed(at_s=back_s, verb=back, value=worker))
+    scenario.runs = [run]
