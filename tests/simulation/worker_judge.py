@@ -8,7 +8,7 @@ from tests.simulation.history import History
 
 TAKEN_OVER: Final = "other workers have taken over the hosts of this one"
 # After these, a worker may have been silent for longer than its lease.
-SILENCING: Final = frozenset({"freeze", "cut off", "sleep", "back to copy"})
+SILENCING: Final = frozenset({"freeze", "freeze at release", "cut off", "sleep", "back to copy"})
 
 
 def takeovers(history: History) -> list[str]:

@@ -100,11 +100,17 @@ def _takeovers(pick: random.Random, scenario: Scenario) -> None:
     at_s = pick.choice([3.0, 5.0, 8.0]) * pick.uniform(0.8, 1.2)
     worker = pick.randrange(scenario.workers)
     verb, back = pick.choice(
-        [("freeze", "thaw"), ("freeze", "thaw"), ("cut off", "connect"), ("kill worker", "")]
-    )
+        [
+            ("freeze", "thaw"), ("freeze at release", "thaw"), ("freeze at release", "thaw"),
+            ("cut off", "connect"), ("kill worker", ""),
+        ]
+    )  # fmt: skip
     run = RunPlan(end="stop", at_s=240.0)
     run.deeds = [Deed(at_s=at_s, verb=verb, value=worker)]
     if back:
         back_s = at_s + pick.choice([22.0, 26.0, 32.0])
         run.deeds.append(Deed(at_s=back_s, verb=back, value=worker))
+    if verb == "freeze at release":  # another worker has nothing to do, so that hosts are released
+        run.deeds.append(Deed(at_s=at_s + 1.0, verb="start worker", value=0))
+    run.deeds.sort(key=lambda deed: deed.at_s)
     scenario.runs = [run]
