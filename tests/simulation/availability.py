@@ -134,7 +134,9 @@ class Availability:
         if self._faults.overlap(from_s, to_s) or self._steps.overlap(from_s, to_s):
             return True
         verbs = dict.fromkeys(("reload", "retry", "drop", "fetch", "permit", "cancelled fetch"), 5)
-        verbs |= dict.fromkeys(("freeze", "cut off", "kill worker", "back to copy"), 120)
+        verbs |= dict.fromkeys(
+            ("freeze", "freeze at release", "cut off", "kill worker", "back to copy"), 120
+        )
         return any(
             done.from_s - 1 <= to_s and done.to_s + verbs[done.verb] >= from_s
             for done in run.done

@@ -5,7 +5,10 @@ from __future__ import annotations
 from tests.simulation import other_judges
 from tests.simulation.history import History
 from tests.simulation.pace_judge import PaceJudge
+from tests.simulation.robots_judge import robots_retries
+from tests.simulation.store_judge import next_contacts
 from tests.simulation.url_judge import UrlJudge
+from tests.simulation.worker_judge import takeovers
 
 
 def problems_of(history: History) -> list[str]:
@@ -20,6 +23,9 @@ def problems_of(history: History) -> list[str]:
         other_judges.revisits,
         other_judges.audit,
         other_judges.bounds,
+        robots_retries,
+        next_contacts,
+        takeovers,
     ):
         found += judge(history)
     return found

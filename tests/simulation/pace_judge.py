@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.simulation.availability import Availability
-from tests.simulation.history import History, RunRecord
+from tests.simulation.history import Done, History, RunRecord
 from tests.simulation.robots_model import (
     ConfigTimeline,
     RobotsTimeline,
@@ -247,8 +247,8 @@ class PaceJudge:
         if run is None or contact.is_callers or delay_s == math.inf:
             return
         wanted_s = self.available.wanted_since(slot.hosts, contact, run)
-        if wanted_s is None:
-            return
+        if wanted_s is None or any(plan.reboots for plan in self.history.scenario.runs):
+            return  # how long it was off is not known to the next run, so that all may wait again
         allowed_s = max(slot.ended_s + delay_s, slot.backoff.high, wanted_s)
         restart_s = run.from_s + delay_s + 2.0
         if self._judges_addresses:
@@ -370,8 +370,12 @@ class Controls:
         return [
             (done.from_s, done.to_s, done.verb, done.value or 0.0)
             for done in self._done
-            if done.verb in verbs and done.host and self._config.slot_of(done.host) == slot
+            if done.verb in verbs and done.host and self._slot_of(done) == slot
         ]
+
+    def _slot_of(self, done: Done) -> str:
+        """The host that a command applied to: of a subdomain without URLs, that of its domain."""
+        return getattr(done.result, "host", None) or self._config.slot_of(done.host)
 
     def slow_s(self, slot: str, at_s: float) -> Bounds:
         """The delay that an operator has set."""
@@ -403,8 +407,10 @@ class Controls:
             if done.verb in ("pause", "resume")
         ]
         found += [(done.from_s, to_s, False) for done, to_s in self._resumed if not done.host]
-        # A crawl that is started resumes.
-        return sorted([*found, *((run.from_s, run.from_s, False) for run in self._runs)])
+        # A crawl that is started resumes, as does one that another worker is started for.
+        started = [done.from_s for done in self._done if done.verb == "start worker"]
+        started += [run.from_s for run in self._runs]
+        return sorted([*found, *((at_s, at_s, False) for at_s in started)])
 
     def surely_paused(self, slot: str, at_s: float) -> bool:
         for changes in (self._pauses(slot), self._pauses_of_all()):
