@@ -524,6 +524,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/scheduling/host_leases.py:HOSTS_HELD_MAX",
         "crawler/frontier/robots_budget.py:FETCHES_OF_DOMAIN_MAX",
         "crawler/frontier/crowd_pace.py:INTERVAL_S_MAX",
+        "crawler/frontier/crowd_pace.py:COMMIT_GROWTH_MAX",
         "crawler/frontier/robots_budget.py:UNPARSED_BYTES_MAX",
         "crawler/frontier/robots_budget.py:UNPARSED_BYTES_OF_DOMAIN_MAX",
         "crawler/sinks/dispatch.py:BYTES_MAX",

@@ -18,6 +18,10 @@ INTERVAL_S_MIN: Final = 0.001  # shorter ones change nothing
 INTERVAL_S_MAX: Final = 0.25
 GROWTH: Final = 1.2  # with each long pass,
 DECLINE: Final = 0.95  # and with each short one
+# A commit that takes longer delays the URLs, and the next commits, of all hosts.
+COMMIT_LONG_S: Final = 0.05
+COMMIT_GROWTH_MAX: Final = 4.0  # in proportion to its length
+COMMIT_DECLINE: Final = 0.8
 STARTS_MAX: Final = 1_024  # domains of which the last request is known; then only the recent ones
 
 
@@ -26,16 +30,30 @@ class LoopLoad:
 
     def __init__(self, domains: HeldDomains) -> None:
         self.domains = domains
-        self.interval_s = 0.0
+        self._loop_s = self._store_s = 0.0
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between two requests of a domain with several hosts; 0.0: none."""
+        return max(self._loop_s, self._store_s)
 
     def passed(self, length_s: float) -> None:
         """A pass of the event loop took this long."""
         if length_s > PASS_LONG_S:
-            longer_s = max(INTERVAL_S_MIN, GROWTH * self.interval_s)
-            self.interval_s = min(longer_s, INTERVAL_S_MAX)
-        elif self.interval_s:
-            shorter_s = DECLINE * self.interval_s
-            self.interval_s = shorter_s if shorter_s >= INTERVAL_S_MIN else 0.0
+            self._loop_s = min(max(INTERVAL_S_MIN, GROWTH * self._loop_s), INTERVAL_S_MAX)
+        elif self._loop_s:
+            shorter_s = DECLINE * self._loop_s
+            self._loop_s = shorter_s if shorter_s >= INTERVAL_S_MIN else 0.0
+
+    def committed(self, length_s: float) -> None:
+        """A commit took this long, with what the store had to do before it."""
+        times = length_s / COMMIT_LONG_S
+        if times > 1:
+            longer_s = max(INTERVAL_S_MIN, self._store_s) * min(times, COMMIT_GROWTH_MAX)
+            self._store_s = min(longer_s, INTERVAL_S_MAX)
+        elif self._store_s:
+            shorter_s = COMMIT_DECLINE * self._store_s
+            self._store_s = shorter_s if shorter_s >= INTERVAL_S_MIN else 0.0
 
 
 class SpacedStarts:

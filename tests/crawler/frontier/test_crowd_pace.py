@@ -7,6 +7,7 @@ import math
 import pytest
 
 from crawler.frontier.crowd_pace import (
+    COMMIT_LONG_S,
     INTERVAL_S_MAX,
     PASS_LONG_S,
     STARTS_MAX,
@@ -102,3 +103,21 @@ def test_permits_for_pages_follow_the_length_of_passes(length_s: float) -> None:
     limits.pages.began(TRAP, NOW_S)
     assert limits.allow_domain(TRAP, NOW_S) is (length_s <= PASS_LONG_S)
     assert limits.allow_domain(OTHER, NOW_S)
+
+
+def test_long_commits_space_requests_as_long_passes_do() -> None:
+    load = load_of(TRAP, TRAP, OTHER)
+    load.committed(COMMIT_LONG_S)
+    assert load.interval_s == 0.0
+    load.committed(1.1 * COMMIT_LONG_S)
+    slightly_s = load.interval_s
+    assert 0.0 < slightly_s < 0.002
+    for _ in range(4):
+        load.committed(10 * COMMIT_LONG_S)
+    assert load.interval_s == INTERVAL_S_MAX
+    for _ in range(1_000):
+        load.passed(PASS_LONG_S / 2)  # the loop is idle because the store is not
+    assert load.interval_s == INTERVAL_S_MAX
+    for _ in range(30):
+        load.committed(COMMIT_LONG_S / 2)
+    assert load.interval_s == 0.0
