@@ -116,7 +116,7 @@ class Frontier:
             shared=store.shared,
         )
         self.in_flight = RobotsInFlight(store)
-        self.budget = RobotsBudget(config, clock, self.commands)
+        self.budget = RobotsBudget(config, clock, self.commands, self.permits.limits.load)
         self.robots = RobotsCache(
             config,
             clock,
