@@ -23,7 +23,7 @@ def retry_delay_s(failures: int) -> float:
     """2 s, 10 s, 30 s, then 60 s doubling up to 6 h (docs/retries)."""
     if failures <= len(LADDER_S):
         return LADDER_S[max(failures, 1) - 1]
-    return float(min(60.0 * 2.0 ** (failures - len(LADDER_S) - 1), 21_600.0))
+    return min(60.0 * 2.0 ** min(failures - len(LADDER_S) - 1, 20), 21_600.0)
 
 
 class Availability:

@@ -252,7 +252,8 @@ class PaceJudge:
         allowed_s = max(slot.ended_s + delay_s, slot.backoff.high, wanted_s)
         restart_s = run.from_s + delay_s + 2.0
         if self._is_unclean(slot, run):
-            restart_s = max(restart_s, wanted_s + delay_s)  # it rests once it is leased again
+            # It rests once it is leased again, which is not before its stored rest is over.
+            restart_s = max(restart_s, allowed_s + delay_s)
         if self._judges_addresses:
             allowed_s = max(allowed_s, self._address_free_s(contact))
             restart_s += self._config.politeness.ip_delay  # an address that is new waits
@@ -269,9 +270,10 @@ class PaceJudge:
         )
 
     def _is_unclean(self, slot: Slot, run: RunRecord) -> bool:
-        """May it have been held when an earlier run was killed, without a contact since then?"""
+        """May it have been held when an earlier run was killed, or cancelled, without a contact
+        since then?"""
         last_s = slot.contacts[-1].start_s if slot.contacts else NEVER
-        killed = any(one.end == "kill" for one in self.history.runs[: run.number])
+        killed = any(one.end in ("kill", "cancel") for one in self.history.runs[: run.number])
         return killed and last_s < run.from_s
 
     def _address_free_s(self, contact: Contact) -> float:

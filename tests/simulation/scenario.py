@@ -98,6 +98,10 @@ def draw(seed: int, engine: str | None = None) -> Scenario:
     if engine == "shared":  # its workers look at the database each second
         sections["crawl"]["patience"] = min(sections["crawl"]["patience"], 120)
     scenario.runs = _runs(random.Random(f"{seed} runs"), scenario, theme)
+    if engine != "postgres":
+        from tests.simulation import situations
+
+        situations.place(scenario)
     return scenario
 
 
