@@ -109,14 +109,14 @@ class Availability:
             return None
         found = math.inf
         for host in hosts:
-            if not self._is_open(host, contact.start_s):
+            if not self.is_open(host, contact.start_s):
                 continue
             for one in self._by_host[run.number, host]:
                 if one.start_s >= contact.start_s:
                     found = min(found, self.since[one.number])
         return None if found == math.inf else max(found, run.from_s)
 
-    def _is_open(self, host: str, at_s: float) -> bool:
+    def is_open(self, host: str, at_s: float) -> bool:
         """Has its robots.txt always been answered, and the same?"""
         plan = self._history.scenario.hosts.get(host)
         if plan is None:
