@@ -23,7 +23,7 @@ def retry_delay_s(failures: int) -> float:
     """2 s, 10 s, 30 s, then 60 s doubling up to 6 h (docs/retries)."""
     if failures <= len(LADDER_S):
         return LADDER_S[max(failures, 1) - 1]
-    return float(min(60.0 * 2.0 ** (failures - len(LADDER_S) - 1), 21_600.0))
+    return min(60.0 * 2.0 ** min(failures - len(LADDER_S) - 1, 20), 21_600.0)
 
 
 class Availability:
@@ -109,14 +109,14 @@ class Availability:
             return None
         found = math.inf
         for host in hosts:
-            if not self._is_open(host, contact.start_s):
+            if not self.is_open(host, contact.start_s):
                 continue
             for one in self._by_host[run.number, host]:
                 if one.start_s >= contact.start_s:
                     found = min(found, self.since[one.number])
         return None if found == math.inf else max(found, run.from_s)
 
-    def _is_open(self, host: str, at_s: float) -> bool:
+    def is_open(self, host: str, at_s: float) -> bool:
         """Has its robots.txt always been answered, and the same?"""
         plan = self._history.scenario.hosts.get(host)
         if plan is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.simulation import other_judges
 from tests.simulation.history import History
+from tests.simulation.liveness_judge import liveness
 from tests.simulation.pace_judge import PaceJudge
 from tests.simulation.robots_judge import robots_retries
 from tests.simulation.store_judge import next_contacts
@@ -16,7 +17,8 @@ def problems_of(history: History) -> list[str]:
     found = [*history.errors, *(f"database: {text}" for text in history.sound)]
     if history.errors:
         return found
-    found += PaceJudge(history).judge()
+    pace = PaceJudge(history)
+    found += pace.judge()
     found += UrlJudge(history).judge()
     for judge in (
         other_judges.sinks,
@@ -28,4 +30,5 @@ def problems_of(history: History) -> list[str]:
         takeovers,
     ):
         found += judge(history)
+    found += liveness(history, pace)
     return found

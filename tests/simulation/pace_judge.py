@@ -67,10 +67,10 @@ class PaceJudge:
         self.problems: list[str] = []
         self._uncertain = uncertain_times(history)
         self._config = history.configs[0][2]
-        self._slots: dict[str, Slot] = {}
+        self.slots: dict[str, Slot] = {}
         for contact in history.contacts:
             name = self._config.slot_of(contact.host)
-            self._slots.setdefault(name, Slot(name, set())).hosts.add(contact.host)
+            self.slots.setdefault(name, Slot(name, set())).hosts.add(contact.host)
         self._address_ends: dict[str, list[Contact]] = defaultdict(list)
         self._judges_addresses = str(self._config.politeness.per) == "ip"
         self._stepped = Times((at_s, at_s) for at_s, _ in history.steps)
@@ -82,7 +82,7 @@ class PaceJudge:
             if contact.end_s < math.inf:
                 events.append((contact.end_s, 0, contact.number, contact))
         for _, begins, _, contact in sorted(events, key=lambda event: event[:3]):
-            slot = self._slots[self._config.slot_of(contact.host)]
+            slot = self.slots[self._config.slot_of(contact.host)]
             if begins:
                 self._begin(slot, contact)
             else:
@@ -230,7 +230,7 @@ class PaceJudge:
     def _not_early_for_address(self, contact: Contact) -> None:
         at_s = contact.start_s
         for before in self._address_ends[contact.address][-12:]:
-            slot = self._slots[self._config.slot_of(before.host)]
+            slot = self.slots[self._config.slot_of(before.host)]
             configs = self.configs.at(at_s, since_s=min(before.end_s, at_s))
             asked, rated, _ = self._asked(slot, min(before.end_s, at_s))
             delay_s = min(config.site(slot.name).politeness.ip_delay for config in configs)
@@ -272,7 +272,7 @@ class PaceJudge:
         for before in self._address_ends[contact.address][-12:]:
             if before is contact:
                 continue
-            slot = self._slots[self._config.slot_of(before.host)]
+            slot = self.slots[self._config.slot_of(before.host)]
             asked, rated, _ = self._asked(slot, before.end_s)
             rules = [
                 config.site(slot.name).politeness.ip_delay

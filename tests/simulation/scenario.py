@@ -104,6 +104,10 @@ def draw(seed: int, engine: str | None = None) -> Scenario:
 
     robots_themes.overlay(scenario)
     worker_themes.overlay(scenario)
+    if engine != "postgres":
+        from tests.simulation import situations
+
+        situations.place(scenario)
     return scenario
 
 
