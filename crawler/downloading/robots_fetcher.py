@@ -155,6 +155,7 @@ class RobotsFetcher:
         give_up_s = self._clock.monotonic() + ELSEWHERE_S_MAX
         last = Redirect(0, None)
         redirects = 0
+        admitted = False
         while redirects <= REDIRECTS_MAX:
             own = origin_of(url) == origin.name
             host = (
@@ -170,6 +171,10 @@ class RobotsFetcher:
             hop_origin = origin_of(url)
             if self._is_lost(origin, host, hop_origin):
                 return None
+            if not (admitted or self._budget.may_ask(origin)):
+                await self._parser.find_room(origin, CROWDED)
+                admitted = True
+                continue
             await self._parser.prepare_host(host)
             if host.gone and not own:
                 continue  # released meanwhile
@@ -186,6 +191,7 @@ class RobotsFetcher:
                 hop = permit
             if isinstance(hop, NoRoom):
                 await self._parser.find_room(origin, hop)
+                admitted = True
                 continue
             if hop is None:
                 if self._is_lost(origin, host, hop_origin):

@@ -116,7 +116,7 @@ class Frontier:
             shared=store.shared,
         )
         self.in_flight = RobotsInFlight(store)
-        self.budget = RobotsBudget(config, clock, self.commands)
+        self.budget = RobotsBudget(config, clock, self.commands, self.permits.limits.load)
         self.robots = RobotsCache(
             config,
             clock,
@@ -137,6 +137,9 @@ class Frontier:
         self.budget.idle = lambda: not (self.permits.pages_open or self.callers)
         self.callers = 0  # that fetch through a crawl now; it continues until they have left
         self.losses = 0  # how often all leases were lost
+        # Nobody has contacted a host since then whose last holder did not release it; None: of a
+        # shared store, whose workers may die at any time.
+        self._restart_s = None if store.shared else clock.monotonic()
         # Orders that other workers gave before this have been carried out (monotonic).
         self.informed_s = math.inf
         if store.shared:
@@ -152,7 +155,8 @@ class Frontier:
     def host_leased(self, lease: Lease) -> HostQueue:
         """Hold a host that has just been leased."""
         politeness = self._config.config.site(lease.slot).politeness
-        host = HostQueue(lease, politeness, now_s=self._clock.monotonic())
+        now_s = self._clock.monotonic()
+        host = HostQueue(lease, politeness, now_s=now_s, restart_s=self._restart_s)
         self.robots.adopt(host, lease.robots, lease.robots_large)
         for origin in self.robots.of(host):
             if isinstance(origin.standing, Closed):

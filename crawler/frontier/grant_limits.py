@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from crawler.frontier.crowd_pace import LoopLoad, SpacedStarts
 from crawler.held_domains import HeldDomains
 
 # Permits granted in one pass of the event loop, between two looks at the network, to hosts that
@@ -17,11 +18,6 @@ PASS_MAX: Final = 8
 # small passes take more of it (at 8 a page 7 % more CPU, at 64 none).
 PASS_BEHIND_MAX: Final = 64
 BEHIND_S: Final = 0.02
-# Every request needs several passes of the event loop, so long passes slow down all hosts. While
-# they are longer than this, domains with several hosts get fewer and fewer permits, one by one
-# again afterwards.
-PASS_LONG_S: Final = 0.01
-OPEN_OF_DOMAIN_MIN: Final = 4
 # Of what may wait to be parsed, for one domain.
 UNPARSED_OF_DOMAIN: Final = 0.25
 
@@ -43,7 +39,8 @@ class GrantLimits:
         self._open_of: dict[str, int] = {}  # by domain
         self._unparsed_of: dict[str, float] = {}  # by domain, as a share of what may be
         self.without_place: Counter[str] = Counter()  # large bodies that wait, by domain
-        self._of_domain_max = float(open_max)
+        self.load = LoopLoad(self.domains)
+        self.pages = SpacedStarts(self.load)
         self._passed = 0
         self._pass_began_s = 0.0
         self._pass_max = PASS_MAX
@@ -62,7 +59,7 @@ class GrantLimits:
         if (left := self._open_of.pop(domain) - 1) > 0:
             self._open_of[domain] = left
 
-    def allow_domain(self, domain: str) -> bool:
+    def allow_domain(self, domain: str, now_s: float) -> bool:
         """Whether one more permit leaves enough for other domains. None while a large body of the
         domain waits to be received: the next one might wait as well."""
         if domain in self.without_place:
@@ -72,9 +69,9 @@ class GrantLimits:
         if self._unparsed_of.get(domain, 0.0) > UNPARSED_OF_DOMAIN:
             return False
         of_domain = self._open_of.get(domain)
-        return of_domain is None or of_domain < min(
-            self._open_max_now - self.open, self._of_domain_max
-        )
+        if of_domain is not None and of_domain >= self._open_max_now - self.open:
+            return False
+        return self.pages.allow(domain, now_s)
 
     def count_unparsed(self, domain: str, share: float) -> None:
         """A page of the domain waits to be parsed; negative: it no longer does."""
@@ -98,14 +95,10 @@ class GrantLimits:
     def next_pass(self, now_s: float) -> None:
         """The pass is over in which permits were granted last."""
         self._passed, self._pass_max = 0, PASS_MAX
-        if now_s - self._pass_began_s > PASS_LONG_S:
-            self._of_domain_max = max(OPEN_OF_DOMAIN_MIN, 0.9 * self._of_domain_max)
-        else:
-            self._of_domain_max = min(self._open_max, self._of_domain_max + 1)
+        self.load.passed(now_s - self._pass_began_s)
 
     def set(self, open_max: int) -> None:
         self._open_max = self._open_max_now = open_max
-        self._of_domain_max = float(open_max)
 
     @property
     def squeezed(self) -> bool:

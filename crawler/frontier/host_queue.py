@@ -88,10 +88,12 @@ class HostQueue:
         "yields",
     )
 
-    def __init__(self, lease: Lease, rules: PacingRules, *, now_s: float) -> None:
+    def __init__(
+        self, lease: Lease, rules: PacingRules, *, now_s: float, restart_s: float | None = None
+    ) -> None:
         self.slot = lease.slot
         self.epoch = lease.epoch
-        self.pace = Pace(lease, rules, now_s=now_s)
+        self.pace = Pace(lease, rules, now_s=now_s, restart_s=restart_s)
         self.seat = 0  # the workbench's mark
         self.domain = registrable_domain(lease.slot)  # whose hosts share what it may use
         self.in_line = False  # ready, and waiting for a worker

@@ -37,7 +37,8 @@ class Pace:
     audits that they were kept.
 
     Invariants: `busy` contacts are open, never more than `lanes()` allowed when each began; `ends`
-    holds, in ascending order, the ends of the contacts whose lanes are free again.
+    holds, in ascending order, the ends of the last contacts: with those that are open, at most one
+    for each lane there could be.
     """
 
     __slots__ = (
@@ -67,7 +68,14 @@ class Pace:
         "unread",
     )
 
-    def __init__(self, lease: Lease, rules: PacingRules, *, now_s: float) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        rules: PacingRules,
+        *,
+        now_s: float,
+        restart_s: float | None = None,
+    ) -> None:
         clock = lease.clock
         self.rules = rules
         # Permits granted before the pace became stricter, which happens beside them where there are
@@ -98,8 +106,10 @@ class Pace:
         rested_s = clock.rested_s if lease.robots_all else None
         if rested_s is not None and clock.next_in_s <= clock.delay_s - rested_s + CLOCKS_APART_S:
             self.not_before_s = now_s
-        # A holder that died may have contacted it a moment ago: law 6 (docs/laws.md).
-        self.delay_at_restart = now_s if not lease.clean else None
+        # A holder that died may have contacted it until the restart: law 6 (docs/laws.md).
+        self.delay_at_restart: float | None = None
+        if not lease.clean:
+            self.delay_at_restart = now_s if restart_s is None else restart_s
         self.denials = clock.denials
         self.contacts = clock.contacts
         self.smallest_rest_s = clock.smallest_rest_s
@@ -240,7 +250,9 @@ class Pace:
         follows_s = NEVER
         if lane >= 0:
             follows_s = self.ends[lane]
-            del self.ends[: lane + 1]
+        # Where only one lane is open for now, the ends that count for the others are kept.
+        most = self.rules.concurrency_per_host
+        del self.ends[: max(0, len(self.ends) + self.busy + 1 - most)]
         self.busy += 1
         return follows_s
 

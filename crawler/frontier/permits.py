@@ -5,6 +5,7 @@ No polling: waiting hosts cost one entry of a heap each.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -413,10 +414,11 @@ class Permits:
             or self._buffer.full
         ):
             return None
-        while self._may_give and (host := self._ready.pop(self.limits.allow_domain)):
+        while self._may_give and (host := self._ready.pop(self.limits.allow_domain, now_s)):
             if host.prefetched and (at_s := self._ready_since(host, now_s)) is not None:
                 permit = self._grant(host, at_s, now_s)
                 if permit is not None:
+                    self.limits.pages.began(host.domain, now_s)
                     host.yields = False
                     self._reseat(host, now_s)
                     return permit
@@ -430,6 +432,7 @@ class Permits:
         All ready hosts with pages are put in line: in which order they are served is decided
         there, and not by which was ready first. A probe is for the first in line.
         """
+        self.limits.pages.look()
         if self._closed or self.stops.closed:
             return
         while self.stops and self._workers and self._ready and (permit := self._from_line()):
@@ -499,6 +502,8 @@ class Permits:
     def wake_at(self) -> float | None:
         """The time when `advance` must be called; None: not before the next change."""
         at_s = self._bench.next_at()
+        if self._ready and (refused_until_s := self.limits.pages.refused_until_s) < math.inf:
+            at_s = refused_until_s if at_s is None else min(at_s, refused_until_s)
         if at_s is None or not self._may_give:
             if at_s is None or not self._wall.on or self.stops.paused:
                 return None  # the next permit to end, the next pass, or the end of the pause

@@ -44,13 +44,13 @@ class ReadyLines:
         self._requesting.setdefault(host.domain, deque()).appendleft(host)
         self._requesting.move_to_end(host.domain, last=False)
 
-    def pop(self, may_be_served: Callable[[str], bool]) -> HostQueue | None:
+    def pop(self, may_be_served: Callable[[str, float], bool], now_s: float) -> HostQueue | None:
         """The next host of a domain that may be served; None if there is none."""
         self._judging_next = not self._judging_next
         lines = (self._judging, self._requesting)
         for line in lines if self._judging_next else reversed(lines):
             for domain, hosts in line.items():
-                if may_be_served(domain):
+                if may_be_served(domain, now_s):
                     host = hosts.popleft()
                     if hosts:
                         line.move_to_end(domain)

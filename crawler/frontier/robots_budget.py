@@ -18,6 +18,7 @@ from msgspec import Struct
 from crawler.clock import Clock
 from crawler.config.model import CurrentConfig
 from crawler.frontier.commands import CommandQueue
+from crawler.frontier.crowd_pace import LoopLoad, SpacedStarts
 from crawler.frontier.fair_queue import FairQueue
 from crawler.frontier.pace import NEVER
 from crawler.frontier.tickets import FrontierClosedError, Ticket
@@ -87,7 +88,9 @@ class RobotsBudget:
     """Admits robots.txt files. An origin whose file must leave memory is stripped of it
     (`Origin.strip`); the store has it, and is asked when one of its URLs comes up."""
 
-    def __init__(self, config: CurrentConfig, clock: Clock, commands: CommandQueue) -> None:
+    def __init__(
+        self, config: CurrentConfig, clock: Clock, commands: CommandQueue, load: LoopLoad
+    ) -> None:
         self._config = config
         self._clock = clock
         self._commands = commands
@@ -99,6 +102,7 @@ class RobotsBudget:
         self._fetched: set[Origin] = set()  # they are in flight
         self._fetched_of: Counter[str] = Counter()  # by domain
         self._crowd: FairQueue[Origin] = FairQueue()
+        self._starts = SpacedStarts(load)
         self._places: dict[Origin, _Place] = {}
         self._seekers: FairQueue[Origin] = FairQueue()
         self._turns: FairQueue[Origin] = FairQueue()
@@ -110,6 +114,18 @@ class RobotsBudget:
         self._small = _Pool()
 
     # ------------------------------------------------------------ fetches
+
+    def may_ask(self, origin: Origin) -> bool:
+        """Whether to ask for a permit to request the origin's file now. If not, `find_fetch`
+        first."""
+        domain = domain_of(origin)
+        if not self._may_ask(domain):
+            return False
+        self._starts.began(domain, self._clock.monotonic())
+        return True
+
+    def _may_ask(self, domain: str) -> bool:
+        return self._may_fetch(domain) and self._starts.allow(domain, self._clock.monotonic())
 
     def begin_fetch(self, origin: Origin) -> bool:
         """Begin a request for the origin's file, unless too many are in flight. None begins
@@ -146,17 +162,21 @@ class RobotsBudget:
         return True
 
     def _next_fetch(self) -> None:
+        self._starts.look()
         if self._frozen:
             return
-        if self._crowd and (entry := self._crowd.take(self._may_fetch)) is not None:
+        if self._crowd and (entry := self._crowd.take(self._may_ask)) is not None:
+            self._starts.began(entry.party, self._clock.monotonic())
             entry.ticket.serve(entry.asker)
         if self._crowd:  # the one that was served may not begin: another may, then
-            self._wake_by(self._clock.monotonic() + FETCH_AGAIN_S)
+            again_s = self._clock.monotonic() + FETCH_AGAIN_S
+            self._wake_by(min(again_s, self._starts.refused_until_s))
 
     async def find_fetch(self, origin: Origin) -> None:
         """Wait until another request has ended. Raises FrontierClosedError."""
         ticket = self._crowd.put(domain_of(origin), origin, 1.0)
-        self._wake_by(self._clock.monotonic() + FETCH_AGAIN_S)
+        again_s = self._clock.monotonic() + FETCH_AGAIN_S
+        self._wake_by(min(again_s, self._starts.refused_until_s))
         try:
             await self._wait(ticket)
         except BaseException:

@@ -99,12 +99,13 @@ class Committer:
         self._taken = None  # the store takes it whole, also when this is cancelled
         began_s = self._clock.monotonic()
         completed = await self._store.complete(self._session, taken.batch)
+        elapsed_s = self._clock.monotonic() - began_s
+        self._frontier.permits.limits.load.committed(elapsed_s)
         self._buffer.committed(taken.upto)
         self.rates.add(self._clock.monotonic(), taken.outcomes)
         self._frontier.committed(taken, completed)
         if self._observer is not None:
             links = sum(len(one.links) for one in taken.outcomes if isinstance(one, Visited))
-            elapsed_s = self._clock.monotonic() - began_s
             self._observer.committed(elapsed_s, len(taken.outcomes), links)
         self._report_unvisited(taken, completed)
         waiting, self._flushes = self._flushes, []

@@ -23,7 +23,7 @@ def retry_delay_s(failures: int) -> float:
     """2 s, 10 s, 30 s, then 60 s doubling up to 6 h (docs/retries)."""
     if failures <= len(LADDER_S):
         return LADDER_S[max(failures, 1) - 1]
-    return float(min(60.0 * 2.0 ** (failures - len(LADDER_S) - 1), 21_600.0))
+    return min(60.0 * 2.0 ** min(failures - len(LADDER_S) - 1, 20), 21_600.0)
 
 
 class Availability:
@@ -109,14 +109,14 @@ class Availability:
             return None
         found = math.inf
         for host in hosts:
-            if not self._is_open(host, contact.start_s):
+            if not self.is_open(host, contact.start_s):
                 continue
             for one in self._by_host[run.number, host]:
                 if one.start_s >= contact.start_s:
                     found = min(found, self.since[one.number])
         return None if found == math.inf else max(found, run.from_s)
 
-    def _is_open(self, host: str, at_s: float) -> bool:
+    def is_open(self, host: str, at_s: float) -> bool:
         """Has its robots.txt always been answered, and the same?"""
         plan = self._history.scenario.hosts.get(host)
         if plan is None:
@@ -134,7 +134,9 @@ class Availability:
         if self._faults.overlap(from_s, to_s) or self._steps.overlap(from_s, to_s):
             return True
         verbs = dict.fromkeys(("reload", "retry", "drop", "fetch", "permit", "cancelled fetch"), 5)
-        verbs |= dict.fromkeys(("freeze", "cut off", "kill worker", "back to copy"), 120)
+        verbs |= dict.fromkeys(
+            ("freeze", "freeze at release", "cut off", "kill worker", "back to copy"), 120
+        )
         return any(
             done.from_s - 1 <= to_s and done.to_s + verbs[done.verb] >= from_s
             for done in run.done

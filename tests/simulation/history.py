@@ -69,6 +69,7 @@ class History:
     slept: list[tuple[float, float]] = field(default_factory=list)  # the machine: when, how long
     faults: list[tuple[float, float]] = field(default_factory=list)  # of the store: from, to
     errors: list[str] = field(default_factory=list)  # what nobody would have heard
+    warnings: list[str] = field(default_factory=list)  # what the program logged for operators
 
     def of_run(self, run: RunRecord) -> list[Contact]:
         return [one for one in self.contacts if run.from_s <= one.start_s <= run.to_s]

@@ -3,7 +3,8 @@
     python -m tests.simulation.injection [--seeds NUMBER] [WORDS …]
 
 Prints for each fault after how many seeds it was found, and what the simulator said. WORDS choose
-the faults whose description contains one of them.
+the faults whose description contains one of them. Faults of the code for PostgreSQL are simulated
+on a server, and left out where none is installed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.postgres_server import find_programs
 from tests.simulation.mutants import MUTANTS, Mutant
 
 ROOT: Final = Path(__file__).parents[2]
@@ -44,8 +46,15 @@ def inject(mutant: Mutant, folder: Path) -> None:
     file.write_text(text.replace(mutant.old, mutant.new))
 
 
+def can_be_examined(mutant: Mutant) -> bool:
+    """Whether this machine has what is needed to find this fault."""
+    return not mutant.on_server or find_programs() is not None
+
+
 def examine(mutant: Mutant, first: int, seeds: int, *options: str) -> Finding:
     """Simulate seeds with this fault until one notices it."""
+    if mutant.on_server and "--postgres" not in options:
+        options = (*options, "--postgres")
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
@@ -116,7 +125,8 @@ def main() -> int:
     chosen = [
         mutant
         for mutant in MUTANTS
-        if not given.words or any(word in mutant.what for word in given.words)
+        if can_be_examined(mutant)
+        and (not given.words or any(word in mutant.what for word in given.words))
     ]
     options = ["--postgres"] if given.postgres else []
     with ThreadPoolExecutor(given.processes) as pool:

@@ -11,12 +11,13 @@ from typing import Final, NamedTuple
 
 
 class Mutant(NamedTuple):
-    """One fault: in `file`, `old` becomes `new`."""
+    """One fault: in `file`, `old` becomes `new`. on_server: only PostgreSQL uses this code."""
 
     what: str
     file: str
     old: str
     new: str
+    on_server: bool = False
 
 
 PACING: Final = (
@@ -119,7 +120,7 @@ PACING: Final = (
     Mutant(
         "after a crash the host need not wait",
         "crawler/frontier/pace.py",
-        "self.delay_at_restart = now_s if not lease.clean else None",
+        "self.delay_at_restart = now_s if restart_s is None else restart_s",
         "self.delay_at_restart = None",
     ),
     Mutant(
@@ -620,18 +621,21 @@ WORKERS: Final = (
         "storage/engine/leases.py",
         "            if host is not None and host.id not in still:\n                del",
         "            if host is not None and host.id in ():\n                del",
+        on_server=True,
     ),
     Mutant(
         "a session that was ended does not learn of it",
         "storage/postgres/pulses.py",
         "lost=beat is None or self._lineage.reason is not None,",
         "lost=False,",
+        on_server=True,
     ),
     Mutant(
         "sessions are ended as soon as they are silent for a moment",
         "storage/postgres/pulses.py",
         "            if now_s - since_s > limits_s[session]\n",
         "            if now_s - since_s > limits_s[session] / 40\n",
+        on_server=True,
     ),
 )
 
@@ -734,6 +738,7 @@ MORE: Final = (
         "storage/postgres/sql/statements.sql",
         "  SELECT s.id FROM slots AS s WHERE s.lease = (SELECT n.id FROM n)\n  ORDER BY",
         "  SELECT s.id FROM slots AS s WHERE s.lease = -(SELECT n.id FROM n)\n  ORDER BY",
+        on_server=True,
     ),
 )
 

@@ -35,16 +35,16 @@ def sinks(history: History) -> list[str]:
             problems.append(f"visited, but not in the sink: {url} ({entry and entry.verb})")
         if not row["indexable"] and entry is not None and entry.verb == "put":
             problems.append(f"asks not to be indexed, but is in the sink: {url}")
-    for url in withdrawn:
-        entry = last.get(url)
-        if entry is not None and entry.verb == "put":
-            problems.append(f"withdrawn, but the sink was not told: {url}")
     states = {
         str(row["url"]) for view in ("queued", "failed", "blocked") for row in history.rows[view]
     }
     # A redirect that leads to a blocked URL has no body to withdraw: sinks are not told.
     led = {str(row["url"]) for row in history.rows["blocked"] if row["reason"] == "redirect"}
     led = {url for url in led if url in last and last[url].status in REDIRECTS}
+    for url in withdrawn - led:
+        entry = last.get(url)
+        if entry is not None and entry.verb == "put":
+            problems.append(f"withdrawn, but the sink was not told: {url}")
     retried = any(done.verb == "retry" for run in history.runs for done in run.done)
     for url, entry in last.items():
         if entry.verb == "put" and url not in visited and url not in states:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.simulation.availability import Availability
-from tests.simulation.history import History, RunRecord
+from tests.simulation.history import Done, History, RunRecord
 from tests.simulation.robots_model import (
     ConfigTimeline,
     RobotsTimeline,
@@ -67,10 +67,10 @@ class PaceJudge:
         self.problems: list[str] = []
         self._uncertain = uncertain_times(history)
         self._config = history.configs[0][2]
-        self._slots: dict[str, Slot] = {}
+        self.slots: dict[str, Slot] = {}
         for contact in history.contacts:
             name = self._config.slot_of(contact.host)
-            self._slots.setdefault(name, Slot(name, set())).hosts.add(contact.host)
+            self.slots.setdefault(name, Slot(name, set())).hosts.add(contact.host)
         self._address_ends: dict[str, list[Contact]] = defaultdict(list)
         self._judges_addresses = str(self._config.politeness.per) == "ip"
         self._stepped = Times((at_s, at_s) for at_s, _ in history.steps)
@@ -82,7 +82,7 @@ class PaceJudge:
             if contact.end_s < math.inf:
                 events.append((contact.end_s, 0, contact.number, contact))
         for _, begins, _, contact in sorted(events, key=lambda event: event[:3]):
-            slot = self._slots[self._config.slot_of(contact.host)]
+            slot = self.slots[self._config.slot_of(contact.host)]
             if begins:
                 self._begin(slot, contact)
             else:
@@ -230,7 +230,7 @@ class PaceJudge:
     def _not_early_for_address(self, contact: Contact) -> None:
         at_s = contact.start_s
         for before in self._address_ends[contact.address][-12:]:
-            slot = self._slots[self._config.slot_of(before.host)]
+            slot = self.slots[self._config.slot_of(before.host)]
             configs = self.configs.at(at_s, since_s=min(before.end_s, at_s))
             asked, rated, _ = self._asked(slot, min(before.end_s, at_s))
             delay_s = min(config.site(slot.name).politeness.ip_delay for config in configs)
@@ -247,12 +247,10 @@ class PaceJudge:
         if run is None or contact.is_callers or delay_s == math.inf:
             return
         wanted_s = self.available.wanted_since(slot.hosts, contact, run)
-        if wanted_s is None:
-            return
+        if wanted_s is None or any(plan.reboots for plan in self.history.scenario.runs):
+            return  # how long it was off is not known to the next run, so that all may wait again
         allowed_s = max(slot.ended_s + delay_s, slot.backoff.high, wanted_s)
         restart_s = run.from_s + delay_s + 2.0
-        if self._is_unclean(slot, run):
-            restart_s = max(restart_s, wanted_s + delay_s)  # it rests once it is leased again
         if self._judges_addresses:
             allowed_s = max(allowed_s, self._address_free_s(contact))
             restart_s += self._config.politeness.ip_delay  # an address that is new waits
@@ -268,19 +266,13 @@ class PaceJudge:
             f"late by {contact.start_s - allowed_s:.1f} s: {contact}, allowed at {allowed_s:.3f}"
         )
 
-    def _is_unclean(self, slot: Slot, run: RunRecord) -> bool:
-        """May it have been held when an earlier run was killed, without a contact since then?"""
-        last_s = slot.contacts[-1].start_s if slot.contacts else NEVER
-        killed = any(one.end == "kill" for one in self.history.runs[: run.number])
-        return killed and last_s < run.from_s
-
     def _address_free_s(self, contact: Contact) -> float:
         """When the contacts at its address before this one, and the delay after them, are over."""
         free_s = NEVER
         for before in self._address_ends[contact.address][-12:]:
             if before is contact:
                 continue
-            slot = self._slots[self._config.slot_of(before.host)]
+            slot = self.slots[self._config.slot_of(before.host)]
             asked, rated, _ = self._asked(slot, before.end_s)
             rules = [
                 config.site(slot.name).politeness.ip_delay
@@ -378,8 +370,12 @@ class Controls:
         return [
             (done.from_s, done.to_s, done.verb, done.value or 0.0)
             for done in self._done
-            if done.verb in verbs and done.host and self._config.slot_of(done.host) == slot
+            if done.verb in verbs and done.host and self._slot_of(done) == slot
         ]
+
+    def _slot_of(self, done: Done) -> str:
+        """The host that a command applied to: of a subdomain without URLs, that of its domain."""
+        return getattr(done.result, "host", None) or self._config.slot_of(done.host)
 
     def slow_s(self, slot: str, at_s: float) -> Bounds:
         """The delay that an operator has set."""
@@ -411,8 +407,10 @@ class Controls:
             if done.verb in ("pause", "resume")
         ]
         found += [(done.from_s, to_s, False) for done, to_s in self._resumed if not done.host]
-        # A crawl that is started resumes.
-        return sorted([*found, *((run.from_s, run.from_s, False) for run in self._runs)])
+        # A crawl that is started resumes, as does one that another worker is started for.
+        started = [done.from_s for done in self._done if done.verb == "start worker"]
+        started += [run.from_s for run in self._runs]
+        return sorted([*found, *((at_s, at_s, False) for at_s in started)])
 
     def surely_paused(self, slot: str, at_s: float) -> bool:
         for changes in (self._pauses(slot), self._pauses_of_all()):

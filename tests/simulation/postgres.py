@@ -192,6 +192,8 @@ class PostgresProcess(Process):
 class _ServerDisk:
     """The database, as `Simulation` uses it."""
 
+    boots = 0
+
     def __init__(self, location: ServerLocation) -> None:
         self._location = location
 

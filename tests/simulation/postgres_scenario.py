@@ -7,6 +7,7 @@ import random
 from typing import Final
 
 from tests.simulation import scenario as usual
+from tests.simulation import worker_themes
 from tests.simulation.scenario import Deed, RunPlan, Scenario
 
 PATIENCE_S: Final = 20  # each second, each worker renews its session
@@ -30,6 +31,7 @@ def draw(seed: int) -> Scenario:
     scenario.runs = [_run(pick, scenario, theme) for _ in range(count)]
     last = scenario.runs[-1]
     last.end, last.at_s, last.at_call = "stop", pick.choice([60.0, 120.0, 240.0]), 0
+    worker_themes.overlay_on_server(scenario)
     return scenario
 
 

@@ -262,7 +262,7 @@ def uncertain_times(history: History) -> Times:
         if run.end in ("kill", "cancel"):
             ends.append((run.to_s, run.to_s))
         for done in run.done:
-            if done.verb in ("freeze", "cut off"):
+            if done.verb in ("freeze", "freeze at release", "cut off"):
                 ends.append((done.from_s, done.from_s + 90.0))
             elif done.verb == "back to copy":
                 spans.append((done.from_s - done.value - lag_s, done.from_s + 90.0))

@@ -38,6 +38,7 @@ from tests.conftest import ConfigFrom
 from tests.simulation.callers import Caller
 from tests.simulation.checking import inconsistencies
 from tests.simulation.history import Done, History, RunRecord, SinkEntry
+from tests.simulation.log import Log
 from tests.simulation.loop import SimulationLoop, without_threads
 from tests.simulation.scenario import DAY_S, Deed, RunPlan, Scenario
 from tests.simulation.stores import Disk, FileDisk, MemoryDisk, Wire, rows_of
@@ -176,6 +177,7 @@ class Simulation:
             if number + 1 < len(self.scenario.runs):
                 await self.sleep(plan.then_s)
                 self.step_wall(plan.step_s)
+                self.disk.boots += plan.reboots
         reader = self.disk.reader()
         self.history.rows = await rows_of(reader)
         await self._explain(reader)
@@ -222,6 +224,7 @@ class Simulation:
 
     def _kill_at(self, process: Process, plan: RunPlan) -> None:
         process.store.kill_at, process.store.kill_after = plan.at_call, plan.after
+        process.store.kill_verb = plan.at_verb
         process.store.kill = process.kill
 
     async def open_session(self, process: Process) -> int:
@@ -416,9 +419,16 @@ def simulate(scenario: Scenario) -> History:
     forget_contacts()
     loop = SimulationLoop(scenario.order)
     asyncio.set_event_loop(loop)
+    log = Log()
     try:
-        with without_threads(), tempfile.TemporaryDirectory(prefix="simulation-") as folder:
-            return loop.run_until_complete(_simulate(scenario, loop, Path(folder)))
+        with (
+            without_threads(),
+            log.kept(),
+            tempfile.TemporaryDirectory(prefix="simulation-") as folder,
+        ):
+            history = loop.run_until_complete(_simulate(scenario, loop, Path(folder)))
+        history.warnings = log.lines
+        return history
     finally:
         asyncio.set_event_loop(None)
         loop.close()

@@ -34,15 +34,17 @@ class RunPlan:
     """One run of the program on the database.
 
     end: "itself", "stop", "cancel" or "kill". at_s: when. at_call: instead, with the n-th call of
-    the store; after: when that has been made, else before.
+    the store (of its method `at_verb`, if given); after: when that has been made, else before.
     """
 
     end: str = "itself"
     at_s: float = ALWAYS
     at_call: int = 0
+    at_verb: str = ""
     after: bool = False
     then_s: float = 0.0  # from its end to the next run
     step_s: float = 0.0  # of the wall clock, meanwhile
+    reboots: bool = False  # the machine is started again, meanwhile
     deeds: list[Deed] = field(default_factory=list)
 
 
@@ -98,6 +100,14 @@ def draw(seed: int, engine: str | None = None) -> Scenario:
     if engine == "shared":  # its workers look at the database each second
         sections["crawl"]["patience"] = min(sections["crawl"]["patience"], 120)
     scenario.runs = _runs(random.Random(f"{seed} runs"), scenario, theme)
+    from tests.simulation import robots_themes, worker_themes
+
+    robots_themes.overlay(scenario)
+    worker_themes.overlay(scenario)
+    if engine != "postgres":
+        from tests.simulation import situations
+
+        situations.place(scenario)
     return scenario
 
 

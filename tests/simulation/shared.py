@@ -5,18 +5,23 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from crawler.scheduling.robots_identity import session_name
 from crawler.scheduling.seeding import seed_link
 from crawler.steering.control import Control
 from crawler.testing import JumpClock
 from storage.reader import Reader
+from storage.store import Batch
 from tests.crawler.scheduling.shared_rig import SharedMemory, WorkerClock, WorkerStore
 from tests.simulation.history import Done
 from tests.simulation.running import Process, Simulation
 from tests.simulation.scenario import Deed, RunPlan, Scenario
 from tests.simulation.stores import MemoryDisk
+
+OF_WORKERS: Final = (
+    "freeze", "freeze at release", "thaw", "cut off", "connect", "kill worker", "start worker",
+)  # fmt: skip
 
 
 class CountedStore(WorkerStore):
@@ -57,7 +62,7 @@ class WorkersSimulation(Simulation):
     # ------------------------------------------------------------ deeds
 
     async def _carry_out(self, deed: Deed, done: Done) -> None:
-        if deed.verb not in ("freeze", "thaw", "cut off", "connect", "kill worker", "start worker"):
+        if deed.verb not in OF_WORKERS:
             await super()._carry_out(deed, done)
             return
         process = self.processes[deed.value % len(self.processes)]
@@ -70,6 +75,8 @@ class WorkersSimulation(Simulation):
         match deed.verb:
             case "freeze":
                 process.clock.stop()
+            case "freeze at release":
+                self._freeze_at_release(process)
             case "thaw":
                 if not process.clock.running.is_set():
                     process.clock.resume()
@@ -80,6 +87,16 @@ class WorkersSimulation(Simulation):
             case _:
                 if sum(not one.task.done() for one in self.processes) > 1:
                     process.kill()
+
+    def _freeze_at_release(self, process: Process) -> None:
+        """Freeze it when it is about to commit that it releases a host."""
+
+        async def freeze(_session: int, batch: Batch) -> None:
+            if any(update.release for update in batch.hosts):
+                process.store.before.clear()
+                process.clock.stop()
+
+        process.store.before["complete"] = freeze
 
     def _end(self, how: str) -> None:
         for process in self.processes:

@@ -18,7 +18,9 @@ from tests.conftest import VIEWS, Medium
 
 
 class Disk(Protocol):
-    """Where the database of a scenario is."""
+    """Where the database of a scenario is. boots: how often its machine was started."""
+
+    boots: int
 
     def store(self, clock: JumpClock) -> Any:
         """A store on it, as a new process opens it."""
@@ -39,6 +41,8 @@ class Disk(Protocol):
 
 class MemoryDisk:
     """One store in memory, which every process opens again."""
+
+    boots = 0
 
     def __init__(self) -> None:
         self._store: MemoryStore | None = None
@@ -69,6 +73,8 @@ class MemoryDisk:
 class FileDisk:
     """A file. A kill leaves it, its log and the note of what is in flight as they are."""
 
+    boots = 0
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._number = 0
@@ -81,7 +87,7 @@ class FileDisk:
             wall=clock.wall,
             monotonic=clock.monotonic,
             sleep_until=clock.sleep_until,
-            uptime=lambda: Uptime("boot", clock.boottime()),
+            uptime=lambda: Uptime(f"boot {self.boots}", clock.boottime()),
         )
 
     def reader(self) -> Reader:
@@ -112,6 +118,7 @@ class Wire(Medium):
     def __init__(self, inner: Any, clock: JumpClock) -> None:
         super().__init__(inner, clock)
         self.kill_at = 0  # the number of the call; 0: none
+        self.kill_verb = ""  # of calls of this name; "": of all
         self.kill_after = False
         self.kill: Callable[[], None] = lambda: None
 
@@ -119,7 +126,11 @@ class Wire(Medium):
         call = super().__getattr__(name)
         if not self.__dict__.get("kill_at") or name in ("close", "stats", "telemetry"):
             return call
-        if self.calls.total() + 1 == self.kill_at:
+        verb = self.kill_verb
+        if verb not in ("", name):
+            return call
+        count = self.calls[verb] if verb else self.calls.total()
+        if count + 1 == self.kill_at:
             if not self.kill_after:
                 self.kill()
             else:

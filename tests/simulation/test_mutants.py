@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.injection import ROOT, examine
+from tests.simulation.injection import ROOT, can_be_examined, examine
 from tests.simulation.mutants import MUTANTS, Mutant
 
 
@@ -26,6 +26,6 @@ def test_there_are_enough_and_each_is_another() -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
 def test_the_simulator_finds_nearly_all() -> None:
-    findings = [examine(mutant, 0, 400) for mutant in MUTANTS]
+    findings = [examine(mutant, 0, 400) for mutant in MUTANTS if can_be_examined(mutant)]
     missed = [finding.mutant.what for finding in findings if not finding.problem]
-    assert len(missed) <= len(MUTANTS) // 12, missed
+    assert len(missed) <= len(findings) // 12, missed

@@ -133,10 +133,22 @@ class UrlJudge:
         at_ends = any(done.verb == "reload" for done in self._done)
         if not learned or at_ends or self.history.last.end in ("cancel", "kill"):
             return None
-        if self._ended_s - learned[-1] < self._slack_s:
+        last = self.history.last
+        within_s = self._ended_s - max(learned[-1], last.from_s)
+        if last.end != "itself" and within_s < self._slack_s:
             return None
-        known = self.robots.at(origin, self._ended_s)
+        known = self._stored(origin, self.robots.at(origin, self._ended_s))
         return None if any(one.anything for one in known) else known
+
+    def _stored(self, origin: str, known: list[Known]) -> list[Known]:
+        """Of what may be known after a kill, that which the database says is known."""
+        row = next((row for row in self.history.rows["robots"] if row["origin"] == origin), None)
+        if row is None or row["state"] != "rules" or row["failures"] or len(known) == 1:
+            return known
+        answered = [
+            one for one in known if one.copy is not None and one.unreachable_since_s is None
+        ]
+        return answered or known
 
     def _was_ungoverned(self, contact: Contact) -> bool:
         """Was it requested because robots.txt gave no answer, by each of what may be known?"""
@@ -400,19 +412,25 @@ class UrlJudge:
             return True
         if self._config.politeness.visit_window is not None:
             return True
-        recent = self.history.of_run(self.history.last)
+        rebooted = any(run.reboots for run in self.scenario.runs)
+        recent = self.history.contacts if rebooted else self.history.of_run(self.history.last)
         failing = {
             self._config.slot_of(one.host)
             for one in recent
             if one.failure is not None or (one.status or 0) >= 429
         }
         denied = [one for one in recent if one.status in (401, 403) and one.host == host]
-        return slot in failing or len(denied) >= 15 or not recent or self._rests(slot)
+        # On a server, another machine may not know of a step of the clock, and patience may be too
+        # short to wait until the hosts of a killed worker are free.
+        unclaimed = self.scenario.engine == "postgres" and not recent
+        return slot in failing or len(denied) >= 15 or unclaimed or self._rests(slot)
 
     def _rests(self, slot: str) -> bool:
         """Did it ask, in whichever run, for a rest that lasts beyond the end of the last?"""
+        rebooted = any(run.reboots for run in self.scenario.runs)
+        from_s = self.history.last.from_s if rebooted else 0.0  # it may count anew from there
         return any(
-            one.end_s + (one.retry_after_s or 0.0) > self.history.last.to_s
+            max(one.end_s, from_s) + (one.retry_after_s or 0.0) > self.history.last.to_s
             for one in self.history.contacts
             if self._config.slot_of(one.host) == slot and one.retry_after_s is not None
         )

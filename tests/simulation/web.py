@@ -61,7 +61,8 @@ class PagePlan:
 
     kind: "page", "redirect", "gone" (404 or 410), "denied" (403), or a failure for good: "error"
     (500), "busy" (429 or 503), "timeout", "reset".
-    fails: this many requests are first answered by `failure` (one of those kinds).
+    fails: this many requests are first answered by `failure` (one of those kinds). failures: or
+      one by each of these, in turn.
     """
 
     kind: str = "page"
@@ -69,6 +70,7 @@ class PagePlan:
     status: int = 0  # if not the usual one of its kind
     fails: int = 0
     failure: str = "error"
+    failures: tuple[str, ...] = ()
     retry_after_s: int | None = None
     as_date: bool = False
     slow_s: float = 0.0
@@ -201,6 +203,8 @@ class Web:
             return self._reply(contact, 404, "not found", {})
         times = self._asked[contact.url] = self._asked.get(contact.url, 0) + 1
         kind = page.failure if times <= page.fails else page.kind
+        if times <= len(page.failures):
+            kind = page.failures[times - 1]
         return self._page(contact, plan, page, kind, at_s)
 
     # ------------------------------------------------------------ robots.txt

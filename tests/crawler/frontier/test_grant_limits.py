@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.frontier.grant_limits import OPEN_OF_DOMAIN_MIN, PASS_LONG_S, GrantLimits
+from crawler.frontier.grant_limits import GrantLimits
 
 LIMIT = 64
+NOW_S = 10.0
 TRAP, OTHER = "trap.test", "other.test"
 
 
@@ -21,35 +22,29 @@ def limits_of(*domains: str) -> GrantLimits:
 def fill(limits: GrantLimits, domain: str) -> int:
     """Open as many permits of a domain as it may have. Returns how many were opened."""
     opened = 0
-    while limits.open < LIMIT and limits.allow_domain(domain):
+    while limits.open < LIMIT and limits.allow_domain(domain, NOW_S):
         limits.begin(domain)
         opened += 1
     return opened
-
-
-def passes(limits: GrantLimits, count: int, length_s: float) -> None:
-    for _ in range(count):
-        limits.count_in_pass(0.0, 10.0)
-        limits.next_pass(10.0 + length_s)
 
 
 def test_a_domain_leaves_as_many_permits_as_it_has() -> None:
     limits = limits_of(TRAP, TRAP, "trap2.test", "trap2.test", OTHER)
     assert fill(limits, TRAP) == LIMIT / 2
     assert fill(limits, "trap2.test") == LIMIT / 4
-    assert limits.allow_domain(OTHER)
+    assert limits.allow_domain(OTHER, NOW_S)
     for _ in range(4):
         limits.end(TRAP)
-    assert not limits.allow_domain(TRAP)  # it has 28, and 20 are left
+    assert not limits.allow_domain(TRAP, NOW_S)  # it has 28, and 20 are left
 
 
 def test_the_only_domain_has_all_permits() -> None:
     limits = limits_of(TRAP, TRAP)
     assert fill(limits, TRAP) == LIMIT
     limits.domains.add(OTHER)
-    assert not limits.allow_domain(TRAP)
+    assert not limits.allow_domain(TRAP, NOW_S)
     limits.domains.remove(OTHER)
-    assert limits.allow_domain(TRAP)
+    assert limits.allow_domain(TRAP, NOW_S)
 
 
 def test_the_only_host_of_its_domain_is_bounded_by_its_lanes() -> None:
@@ -62,25 +57,14 @@ def test_each_domain_may_have_one(domain: str) -> None:
     limits = limits_of(TRAP, TRAP, OTHER, OTHER)
     for n in range(LIMIT - 1):
         limits.begin(f"d{n}.test")
-    assert limits.allow_domain(domain)
+    assert limits.allow_domain(domain, NOW_S)
 
 
 def test_a_domain_whose_pages_wait_to_be_parsed_waits() -> None:
     limits = limits_of(TRAP, TRAP, OTHER)
     for _ in range(3):
         limits.count_unparsed(TRAP, 0.1)
-    assert not limits.allow_domain(TRAP)
-    assert limits.allow_domain(OTHER)
+    assert not limits.allow_domain(TRAP, NOW_S)
+    assert limits.allow_domain(OTHER, NOW_S)
     limits.count_unparsed(TRAP, -0.1)
-    assert limits.allow_domain(TRAP)
-
-
-def test_long_passes_leave_a_domain_fewer_permits_until_they_are_short_again() -> None:
-    limits = limits_of(TRAP, TRAP, OTHER)
-    passes(limits, 100, 2 * PASS_LONG_S)
-    assert fill(limits, TRAP) == OPEN_OF_DOMAIN_MIN
-    passes(limits, 10, PASS_LONG_S / 2)
-    assert fill(limits, TRAP) == 10
-    passes(limits, 100, PASS_LONG_S / 2)
-    fill(limits, TRAP)
-    assert limits.open == LIMIT / 2
+    assert limits.allow_domain(TRAP, NOW_S)

@@ -26,7 +26,7 @@ def host(name: str, domain: str = "trap.test", **values: Any) -> HostQueue:
 def popped(lines: ReadyLines, *, without: str = "") -> list[str]:
     """The hosts in the order of their turns, but none of a domain that may not be served."""
     found = []
-    while host := lines.pop(lambda domain: domain != without):
+    while host := lines.pop(lambda domain, _: domain != without, 0.0):
         found.append(host.slot.partition(".")[0])
     return found
 
@@ -49,7 +49,7 @@ def test_the_first_is_first() -> None:
     for one in (host("h0"), host("v", "victim.test"), last):
         lines.append(one)
     lines.put_first(last)
-    assert lines.pop(lambda _: True) is last
+    assert lines.pop(lambda *_: True, 0.0) is last
     assert sorted(popped(lines)) == ["h0", "v"]
     assert not last.in_line
 

@@ -15,6 +15,7 @@ from crawler.config import from_dict
 from crawler.config.model import CurrentConfig
 from crawler.frontier.commands import Commit
 from crawler.frontier.commit_buffer import COMMIT_AFTER_S, LINKS_MAX, LINKS_PER_COMMIT, CommitBatch
+from crawler.frontier.crowd_pace import COMMIT_LONG_S
 from crawler.frontier.frontier import COMMITTED_S, FEW_HOSTS, Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.processing.committer import Committer
@@ -512,3 +513,13 @@ async def test_law_5_a_page_is_with_its_sinks_before_its_outcome_is_committed() 
         assert [[one.id for one in batch.outcomes] for batch in rig.store.batches] == [[1], [2]]
         assert sinks.flushed == [2, 2]
         assert rig.buffer.empty
+
+
+@pytest.mark.parametrize("slow_s", [COMMIT_LONG_S / 2, 2 * COMMIT_LONG_S])
+async def test_a_long_commit_spaces_the_requests_of_crowded_domains(
+    rig: Rig, slow_s: float
+) -> None:
+    rig.store.slow_s = slow_s
+    rig.buffer.skip("max_depth", 1)
+    assert await rig.after(1.0) == 1
+    assert (rig.permits.limits.load.interval_s > 0.0) is (slow_s > COMMIT_LONG_S)

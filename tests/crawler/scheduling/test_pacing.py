@@ -62,6 +62,22 @@ async def test_law_1_lanes_keep_their_rests_when_a_host_is_released_and_leased_a
     assert row["breaches"] == 0
 
 
+async def test_law_6_a_host_rests_once_after_a_kill_though_its_delay_was_stored(
+    world: World,
+) -> None:
+    """It is leased when the stored delay is over. The one after the kill counts from the restart,
+    and has passed for the most part by then."""
+
+    def answers(request: Request) -> Reply:
+        return not_found() if request.url.endswith("/robots.txt") else pages_of()
+
+    pace = {"delay": 20}
+    await world.crawl(answers, "http://a.test/", at={5: world.kill}, politeness=pace)
+    restart_s = world.clock.monotonic()
+    again = await world.crawl(answers, politeness=pace)
+    assert again.log[0].start_s == pytest.approx(restart_s + 20, abs=0.5)
+
+
 async def test_law_1_per_ip_an_address_rests_across_a_clean_stop(world: World) -> None:
     """The clock of an address is not kept, so one met for the first time rests as if it had just
     been contacted: by the run before, it may have been."""

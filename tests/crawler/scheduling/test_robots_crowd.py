@@ -3,6 +3,7 @@ time, and the end of the crawl does not wait for them."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 
 from crawler.fetching.request import Request
 from crawler.frontier import robots_budget
+from crawler.frontier.crowd_pace import LoopLoad
 from crawler.testing import Reply, html, text
 from policies.url import host_of
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 HOSTS = 60
 KB = 100
+INTERVAL_S = 0.2
 TRAPS = [f"http://h{n}.trap.test/" for n in range(HOSTS)]
 PACE = {"delay": 1, "latency_factor": 0}
 
@@ -108,3 +111,32 @@ async def test_a_host_that_waits_says_so(world: World, monkeypatch: pytest.Monke
     at = {s / 5: look for s in range(1, 100)}
     await world.crawl(site, *TRAPS[:3], politeness=PACE, at=at)
     assert "its robots.txt waits for those of other hosts" in reasons
+
+
+async def test_while_the_loop_is_late_a_domain_begins_requests_at_intervals(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pages, and its robots.txt; hosts of other domains do not wait for them."""
+
+    monkeypatch.setattr(LoopLoad, "interval_s", INTERVAL_S)
+    victims = [f"http://victim{n}.test/" for n in range(5)]
+
+    def small(request: Request) -> Reply:
+        return text("") if request.url.endswith("/robots.txt") else html("Page", "/a", "/b")
+
+    crawled = await world.crawl(small, *TRAPS, *victims, politeness=PACE)
+    assert len(crawled.urls("visited")) == 3 * (HOSTS + len(victims))
+    kinds = Counter[bool]()
+    for robots in (True, False):
+        begun_s = sorted(
+            entry.start_s
+            for entry in crawled.entries()
+            if entry.host.endswith("trap.test") and (entry.path == "/robots.txt") is robots
+        )
+        kinds[robots] = len(begun_s)
+        gaps_s = [after - before for before, after in itertools.pairwise(begun_s)]
+        assert min(gaps_s) > INTERVAL_S / 2
+    assert kinds == {True: HOSTS, False: 3 * HOSTS}
+    ends_s = [entry.end_s for entry in crawled.entries() if "victim" in entry.host]
+    start_s = min(entry.start_s for entry in crawled.entries())
+    assert max(ends_s) - start_s < 5
