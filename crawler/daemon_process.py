@@ -25,7 +25,7 @@ from crawler.daemon.monitoring.liveness import LivenessReporter
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
-from crawler.daemon.service import application, operations_of
+from crawler.daemon.service import operations_of
 from crawler.daemon.supervised import EXIT, RELOAD, STOP, SupervisorChannel, WorkerNumber
 from crawler.daemon.webhook.health_webhook import HealthWebhook, target_of
 from crawler.faults import contained
@@ -268,10 +268,9 @@ class Daemon:
             operations.stream.close()
             return
         section = self.config.daemon
-        from crawler.console import add_console  # slow to import
+        from crawler import console  # slow to import
 
-        app = application(operations, self._http, monitor)
-        add_console(app, operations, monitor)
+        app = console.application(operations, self._http, monitor)
         async with (
             serving(app, monitor.clock, monitor.access, section.base_path) as connections,
             listening_on(
@@ -294,7 +293,9 @@ class Daemon:
         location = self.config.storage.location
         if not isinstance(location, FileLocation):
             return contextlib.nullcontext()
-        app = application(operations, HttpSettings(local=True), monitor)
+        from crawler import console
+
+        app = console.application(operations, HttpSettings(local=True), monitor)
         return unix_socket.serving(app, location.path, self._warn)
 
     # ------------------------------------------------------------ the log

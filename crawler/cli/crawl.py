@@ -232,10 +232,12 @@ class _Crawl:
         with process.loading():  # slow imports, after everything that can be refused
             import asyncio
 
-            from crawler import app  # noqa: F401
+            from crawler import (
+                app,  # noqa: F401
+                crawl_socket,  # noqa: F401
+            )
             from crawler.cli import crawl_summary  # noqa: F401
             from crawler.cli.progress import display
-            from crawler.daemon import crawl_socket  # noqa: F401
 
             loop_factory = process.loop_factory()
 
@@ -256,7 +258,7 @@ class _Crawl:
         from crawler import app
         from crawler.cli.signals import CrawlSignals
         from crawler.clock import RealClock
-        from crawler.daemon.crawl_socket import local_socket
+        from crawler.crawl_socket import local_socket
         from crawler.daemon.monitoring.monitor import Monitor
         from crawler.daemon.supervised import SupervisorChannel
 

@@ -18,10 +18,21 @@ from crawler.console.rendering import STATIC, PageContext, Renderer
 from crawler.console.seeds_page import SeedsPage
 from crawler.console.tester_page import TesterPage
 from crawler.console.url_list_pages import UrlListPages
+from crawler.daemon import service
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.http.application import ERROR_PAGES, GUARDS
+from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.problem import Problem
+
+
+def application(
+    operations: Operations, settings: HttpSettings, monitor: Monitor
+) -> web.Application:
+    """The application of the API and the metrics, with the pages."""
+    app = service.application(operations, settings, monitor)
+    add_console(app, operations, monitor)
+    return app
 
 
 def add_console(app: web.Application, operations: Operations, monitor: Monitor) -> None:

@@ -1,6 +1,6 @@
 """The server of a running crawl: API and metrics, for TCP and for the local socket.
 
-Slow to import: a plain crawl loads it on demand (`crawler.daemon.crawl_socket`).
+Slow to import: a plain crawl loads it on demand (`crawler.crawl_socket`).
 """
 
 from __future__ import annotations

@@ -18,13 +18,13 @@ from aiohttp import web
 from crawler.app import OpenCrawl, open_crawl
 from crawler.clock import RealClock
 from crawler.config import from_dict
-from crawler.console import add_console
+from crawler.console import application
 from crawler.daemon import unix_socket
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.event_log import EventLog
 from crawler.daemon.monitoring.monitor import Monitor
-from crawler.daemon.service import application, operations_of
+from crawler.daemon.service import operations_of
 from crawler.front_door.connections import Connections, serving
 from crawler.front_door.listener import accepting, bind
 from crawler.testing import LocalWeb, Reply, html, text
@@ -122,7 +122,6 @@ async def daemon_of(
         monitor.sampling(opened.control, operations.queue, operations.shared),
     ):
         app = application(operations, settings or HttpSettings(), monitor)
-        add_console(app, operations, monitor)
         base_path = "" if settings is None else settings.base_path
         (bound,) = await bind("127.0.0.1", 0)
         port = bound.getsockname()[1]

@@ -19,10 +19,10 @@ from aiohttp import web
 from crawler.app import open_crawl
 from crawler.clock import RealClock
 from crawler.config import from_dict
-from crawler.console import add_console
+from crawler.console import application
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.monitor import Monitor
-from crawler.daemon.service import application, operations_of
+from crawler.daemon.service import operations_of
 from crawler.observer import Contacted, Observer
 from crawler.testing import LocalWeb, Reply, hang_up, html, redirect, text
 
@@ -120,7 +120,6 @@ async def daemon(folder: Path, token: str = "") -> AsyncIterator[Daemon]:
             asyncio.TaskGroup() as tasks,
         ):
             app = application(operations, HttpSettings(token=token), monitor)
-            add_console(app, operations, monitor)
             runner = web.AppRunner(app, shutdown_timeout=1.0)
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -29,12 +29,13 @@ async def local_socket(
     @contextlib.asynccontextmanager
     async def application() -> AsyncIterator[web.Application]:
         # In a thread: the imports would block the crawl.
-        await in_thread(importlib.import_module, "crawler.daemon.service")
-        from crawler.daemon import service
+        await in_thread(importlib.import_module, "crawler.console")
+        from crawler import console
         from crawler.daemon.http.guards import HttpSettings
+        from crawler.daemon.service import operations_of
 
-        async with service.operations_of(opened, monitor) as operations:
-            yield service.application(operations, HttpSettings(local=True), monitor)
+        async with operations_of(opened, monitor) as operations:
+            yield console.application(operations, HttpSettings(local=True), monitor)
 
     location = opened.config.storage.location
     async with (
