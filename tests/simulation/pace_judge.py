@@ -253,6 +253,8 @@ class PaceJudge:
         restart_s = run.from_s + delay_s + 2.0
         if self._judges_addresses:
             allowed_s = max(allowed_s, self._address_free_s(contact))
+            if all(one is contact for one in self._address_ends[contact.address]):
+                allowed_s = max(allowed_s, wanted_s + self._config.politeness.ip_delay)
             restart_s += self._config.politeness.ip_delay  # an address that is new waits
         allowed_s = max(allowed_s, restart_s)
         slack_s = self.available.slack_s

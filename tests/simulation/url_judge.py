@@ -26,6 +26,7 @@ REFUSALS_MAX: Final = 5
 REFUSALS: Final = (429, 503)
 REDIRECTS: Final = (301, 302, 303, 307, 308)
 UNCONNECTED: Final = (FailureCode.DNS, FailureCode.CONNECT)
+AGAIN_S: Final = 86_000.0  # almost a day: a sitemap that is named after that is read again
 SETTLED_S: Final = 5.0  # what was learned this long before the end has been acted on
 
 
@@ -187,8 +188,21 @@ class UrlJudge:
         plan = self.scenario.hosts.get(host_of(url))
         changed = plan is not None and len(plan.robots) > 1  # it may have been withdrawn, and freed
         stopped = self.history.last.end != "itself"
+        if last.is_sitemap and stopped and self._is_read_again(last):
+            return
         if not changed and not (stopped and last.end_s > self._ended_s - self._slack_s):
             self._say(f"{state} though it was answered: {last}")
+
+    def _is_read_again(self, last: Contact) -> bool:
+        """Whether a sitemap was named anew by a robots.txt, a day after it was read or, since the
+        wall clock was set back, a day before."""
+        return any(
+            one.is_robots
+            and one.host == last.host
+            and one.start_s > last.start_s
+            and abs(one.wall_s - last.wall_s) > AGAIN_S
+            for one in self.history.contacts
+        )
 
     # ------------------------------------------------------------ nothing lost, nothing twice
 
@@ -396,10 +410,10 @@ class UrlJudge:
         slot = self._config.slot_of(host)
         if self.of_url[url] or {"pause host", "pause"} & self._verbs:
             return True  # it failed before
-        visited = sum(
+        visited = sum(  # one that was blocked afterwards counts until the run ends
             self._config.slot_of(host_of(one)) == slot
             for one, state in self.states.items()
-            if state == "visited"
+            if state == "visited" or (state == "blocked" and self._was_visited(one))
         )
         if visited >= self._config.site(slot).scope.max_pages_per_host:
             return True
@@ -424,6 +438,11 @@ class UrlJudge:
         # short to wait until the hosts of a killed worker are free.
         unclaimed = self.scenario.engine == "postgres" and not recent
         return slot in failing or len(denied) >= 15 or unclaimed or self._rests(slot)
+
+    def _was_visited(self, url: str) -> bool:
+        """Whether the last run visited a page, whatever became of it."""
+        from_s = self.history.last.from_s
+        return any(one.answered and one.start_s >= from_s for one in self.of_url[url])
 
     def _rests(self, slot: str) -> bool:
         """Did it ask, in whichever run, for a rest that lasts beyond the end of the last?"""
