@@ -38,8 +38,9 @@ def sinks(history: History) -> list[str]:
     states = {
         str(row["url"]) for view in ("queued", "failed", "blocked") for row in history.rows[view]
     }
-    # A redirect that leads to a blocked URL has no body to withdraw: sinks are not told.
-    led = {str(row["url"]) for row in history.rows["blocked"] if row["reason"] == "redirect"}
+    # A redirect that leads to a blocked URL has no body to withdraw: sinks are not told, nor when
+    # it is blocked itself later.
+    led = {str(row["url"]) for row in history.rows["blocked"]}
     led = {url for url in led if url in last and last[url].status in REDIRECTS}
     for url in withdrawn - led:
         entry = last.get(url)
@@ -164,7 +165,7 @@ def audit(history: History) -> list[str]:
             # Between two workers, only what is proven without a common clock counts: a look less.
             looks = history.scenario.engine == "postgres" and history.scenario.workers > 1
             # And between two leases, the time that the calls of the store took.
-            least_s = min(rests) - (LOOK_S if looks else 0.01 + 4 * history.scenario.slow_store_s)
+            least_s = min(rests) - (LOOK_S if looks else 0.01 + 8 * history.scenario.slow_store_s)
             if one_run and (told is None or not least_s < float(str(told)) < min(rests) + 0.01):
                 problems.append(f"{row['host']} rested {min(rests):.3f} s, not {told}")
     states = Counter[tuple[str, str]]()
