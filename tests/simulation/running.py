@@ -193,8 +193,13 @@ class Simulation:
         if plan.at_call:
             self._kill_at(self.processes[0], plan)
         timers = [
-            self.clock.call_at(run.from_s + deed.at_s, self._doing(deed)) for deed in plan.deeds
+            self.clock.call_at(run.from_s + deed.at_s, self._doing(deed))
+            for deed in plan.deeds
+            if deed.as_ends is None
         ]
+        for deed in plan.deeds:
+            if deed.as_ends is not None:
+                self.web.at_end[deed.as_ends] = self._doing(deed)
         if plan.end != "itself" and plan.at_s < ALWAYS:
             timers.append(self.clock.call_at(run.from_s + plan.at_s, lambda: self._end(plan.end)))
         over: list[float] = []
@@ -303,6 +308,7 @@ class Simulation:
 
     async def _do(self, deed: Deed) -> None:
         done = Done(verb=deed.verb, host=deed.host, value=deed.value, from_s=self.clock.monotonic())
+        done.begun = len(self.web.contacts)
         self.run.done.append(done)
         try:
             await self._carry_out(deed, done)

@@ -169,6 +169,22 @@ def long_pauses(pick: random.Random, scenario: Scenario) -> None:
     scenario.runs[0].deeds = deeds
 
 
+def pauses_between_requests(pick: random.Random, scenario: Scenario) -> None:
+    """The crawl is paused at the very moment at which a request ends, and the next has its permit
+    already."""
+    names = _calm(pick, scenario, 4, delay_s=0.5)
+    scenario.sections["crawl"] |= {"patience": 7200, "concurrency": pick.choice([1, 2])}
+    for name in names:
+        scenario.hosts[name] = _host(name, pages=8)
+    number = 0
+    for n in range(4):
+        number += pick.randint(2, 9)
+        scenario.runs[0].deeds += [
+            Deed(at_s=0.0, verb="pause", as_ends=number),
+            Deed(at_s=100.0 * (n + 1), verb="resume"),
+        ]
+
+
 def restarts(pick: random.Random, scenario: Scenario) -> None:
     """A crawl is stopped while its hosts rest, and is started again before they may be asked."""
     names = _calm(pick, scenario, 1, delay_s=pick.choice([1, 20]))
@@ -261,5 +277,6 @@ def long_requests(pick: random.Random, scenario: Scenario) -> None:
 SITUATIONS: Final[tuple[Situation, ...]] = (
     retries, kinds_of_failures, unreachable, outages, outages, redirects, late_links, long_pauses,
     restarts, full_disks, pages_that_fail, permits, addresses, long_requests,
+    pauses_between_requests,
 )  # fmt: skip
 USUAL: Final = 9  # so many, beside these, are left as they were drawn
