@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from tests.simulation.availability import LOW_BYTES
 from tests.simulation.scenario import DAY_S, Deed, RunPlan, Scenario
 from tests.simulation.web import ALWAYS, CALLERS, HostPlan, PagePlan, RobotsPlan
 
@@ -211,6 +212,21 @@ def full_disks(pick: random.Random, scenario: Scenario) -> None:
         deeds.append(Deed(at_s=at_s, verb="mend"))
 
 
+def low_disks(pick: random.Random, scenario: Scenario) -> None:
+    """The crawl is held for a while because the disk is nearly full."""
+    _calm(pick, scenario, 2, delay_s=pick.choice([1, 3]))
+    for name in scenario.hosts:
+        scenario.hosts[name] = _host(name, pages=20)
+    scenario.sections["storage"] = {"min_free": LOW_BYTES}
+    scenario.sections["crawl"]["patience"] = pick.choice([100, 600])
+    at_s = pick.choice([1.5, 4.0, 12.0])
+    for_s = pick.choice([7.0, 30.0, 300.0])
+    scenario.runs[0].deeds = [
+        Deed(at_s=at_s, verb="disk", value=LOW_BYTES - 1),
+        Deed(at_s=at_s + for_s, verb="disk", value=1000 * LOW_BYTES),
+    ]
+
+
 # ---------------------------------------------------------------- limits and callers
 
 
@@ -277,6 +293,6 @@ def long_requests(pick: random.Random, scenario: Scenario) -> None:
 SITUATIONS: Final[tuple[Situation, ...]] = (
     retries, kinds_of_failures, unreachable, outages, outages, redirects, late_links, long_pauses,
     restarts, full_disks, pages_that_fail, permits, addresses, long_requests,
-    pauses_between_requests,
+    pauses_between_requests, low_disks,
 )  # fmt: skip
 USUAL: Final = 9  # so many, beside these, are left as they were drawn
