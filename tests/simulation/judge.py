@@ -6,6 +6,7 @@ from tests.simulation import other_judges
 from tests.simulation.history import History
 from tests.simulation.liveness_judge import liveness
 from tests.simulation.pace_judge import PaceJudge
+from tests.simulation.sessions import sessions
 from tests.simulation.url_judge import UrlJudge
 
 
@@ -22,6 +23,7 @@ def problems_of(history: History) -> list[str]:
         other_judges.revisits,
         other_judges.audit,
         other_judges.bounds,
+        sessions,
     ):
         found += judge(history)
     found += liveness(history, pace)

@@ -40,6 +40,7 @@ from tests.simulation.checking import inconsistencies
 from tests.simulation.history import Done, History, RunRecord, SinkEntry
 from tests.simulation.loop import SimulationLoop, without_threads
 from tests.simulation.scenario import DAY_S, Deed, RunPlan, Scenario
+from tests.simulation.sessions import fetch_alone
 from tests.simulation.stores import (
     Disk,
     FileDisk,
@@ -340,6 +341,8 @@ class Simulation:
                 self.fault(deed.value)
             case "mend":
                 self.mend()
+            case "session":
+                await fetch_alone(self, deed.value, done)
             case "disk":
                 self.free_bytes = deed.value
             case "fetch" | "permit" | "cancelled fetch":

@@ -1,6 +1,7 @@
 """Situations: each makes one thing frequent in a scenario that is rare in what is drawn otherwise.
 
-A situation is drawn from a stream of its own, after the scenario. Each is in about every 18th one.
+A situation is drawn from a stream of its own, after the scenario. About half of all scenarios are
+left as they were drawn.
 """
 
 from __future__ import annotations
@@ -255,6 +256,19 @@ def permits(pick: random.Random, scenario: Scenario) -> None:
     scenario.runs[0].deeds = deeds
 
 
+def sessions(pick: random.Random, scenario: Scenario) -> None:
+    """A caller without a crawl fetches from a host that cannot be connected to for a while."""
+    names = _calm(pick, scenario, 1, delay_s=pick.choice([1, 3]))
+    for name in names:  # longer than any of the tries
+        scenario.hosts[name] = _host(name, pages=60)
+    scenario.sections["fetch"]["max_attempts"] = pick.choice([1, 2, 3, 4])
+    name = "session.test"
+    plan = scenario.hosts[name] = _host(name, pages=1)
+    plan.dead.append((0.0, pick.choice([20.0, 60.0, ALWAYS, ALWAYS]), "connect"))
+    url = f"http://{name}{CALLERS}1"
+    scenario.runs[0].deeds = [Deed(at_s=0.5, verb="session", host=name, value=url)]
+
+
 def addresses(pick: random.Random, scenario: Scenario) -> None:
     """Hosts that share an address and ask for different delays, and reloads meanwhile."""
     names = _calm(pick, scenario, 2, delay_s=0.5)
@@ -293,6 +307,6 @@ def long_requests(pick: random.Random, scenario: Scenario) -> None:
 SITUATIONS: Final[tuple[Situation, ...]] = (
     retries, kinds_of_failures, unreachable, outages, outages, redirects, late_links, long_pauses,
     restarts, full_disks, pages_that_fail, permits, addresses, long_requests,
-    pauses_between_requests, low_disks,
+    pauses_between_requests, low_disks, sessions,
 )  # fmt: skip
-USUAL: Final = 9  # so many, beside these, are left as they were drawn
+USUAL: Final = 18  # so many, beside these, are left as they were drawn
