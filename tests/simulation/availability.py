@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Final
 
 from policies.retries import FailureCode
@@ -16,6 +18,7 @@ BUSY_FROM: Final = 16  # below this crawl.concurrency, hosts wait for each other
 _NETWORK: Final = frozenset(
     {FailureCode.DNS, FailureCode.CONNECT, FailureCode.TIMEOUT, FailureCode.PROTOCOL}
 )
+LOW_BYTES: Final = 1_000_000  # of free space: storage.min_free, where it is simulated
 LADDER_S: Final = (2.0, 10.0, 30.0)
 
 
@@ -24,6 +27,15 @@ def retry_delay_s(failures: int) -> float:
     if failures <= len(LADDER_S):
         return LADDER_S[max(failures, 1) - 1]
     return min(60.0 * 2.0 ** min(failures - len(LADDER_S) - 1, 20), 21_600.0)
+
+
+def _held_by_disk(history: History) -> Iterator[tuple[float, float]]:
+    """When the disk was nearly full, which is looked up every five seconds."""
+    for run in history.runs:
+        done = [done for done in run.done if done.verb == "disk"]
+        for low, free in itertools.pairwise([*done, None]):
+            if low is not None and low.value < LOW_BYTES:
+                yield low.from_s, (run.to_s if free is None else free.from_s) + 10.0
 
 
 class Availability:
@@ -43,7 +55,8 @@ class Availability:
                 plan.visit_time for host in scenario.hosts.values() for _, plan in host.robots
             )
         )
-        self._faults = Times((from_s - 1, to_s + 45) for from_s, to_s in history.faults)
+        faults = [(from_s - 1, to_s + 45) for from_s, to_s in history.faults]
+        self._faults = Times([*faults, *_held_by_disk(history)])
         self._steps = Times((at_s - 5, at_s + 5) for at_s, _ in history.steps)
         self._failed: dict[int, set[str]] = defaultdict(set)  # run -> hosts with network failures
         self.since: dict[int, float] = {}  # contact -> since when its URL was to be requested

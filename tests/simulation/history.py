@@ -22,6 +22,7 @@ class Done:
     to_s: float = ALWAYS
     error: str = ""
     result: Any = None
+    begun: int = 0  # contacts that had begun before it
 
 
 @dataclass(slots=True, kw_only=True)

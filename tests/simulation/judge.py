@@ -7,6 +7,7 @@ from tests.simulation.history import History
 from tests.simulation.liveness_judge import liveness
 from tests.simulation.pace_judge import PaceJudge
 from tests.simulation.robots_judge import robots_retries
+from tests.simulation.sessions import sessions
 from tests.simulation.store_judge import next_contacts
 from tests.simulation.url_judge import UrlJudge
 from tests.simulation.worker_judge import takeovers
@@ -28,6 +29,7 @@ def problems_of(history: History) -> list[str]:
         robots_retries,
         next_contacts,
         takeovers,
+        sessions,
     ):
         found += judge(history)
     found += liveness(history, pace)

@@ -65,7 +65,7 @@ class _LivenessJudge:
         )  # fmt: skip
 
     def judge(self) -> list[str]:
-        problems = self._redirects()
+        problems = self._redirects() + self._begun_in_pauses()
         if self._clear:
             problems += self._queued_within_patience()
             problems += self._origins()
@@ -290,6 +290,28 @@ class _LivenessJudge:
             for one in self._history.contacts
             if one.end_s <= over_s
         )
+
+    # ------------------------------------------------------------ pauses
+
+    def _begun_in_pauses(self) -> list[str]:
+        """A pause takes effect immediately: the crawl begins no request from then on, not even at
+        the same moment."""
+        if self._scenario.workers > 1:
+            return []
+        problems = []
+        for run in self._history.runs:
+            changes = [done for done in run.done if done.verb in ("pause", "resume")]
+            changes = [done for done in changes if not done.error]
+            for pause, after in itertools.pairwise([*changes, None]):
+                if pause is None or pause.verb != "pause":
+                    continue
+                until = len(self._history.contacts) if after is None else after.begun
+                problems += [
+                    f"during a pause since {pause.from_s:.3f}: {one}"
+                    for one in self._history.contacts[pause.begun : until]
+                    if not one.is_callers and one.start_s <= run.to_s
+                ]
+        return problems
 
     # ------------------------------------------------------------ redirects
 

@@ -41,7 +41,15 @@ from tests.simulation.history import Done, History, RunRecord, SinkEntry
 from tests.simulation.log import Log
 from tests.simulation.loop import SimulationLoop, without_threads
 from tests.simulation.scenario import DAY_S, Deed, RunPlan, Scenario
-from tests.simulation.stores import Disk, FileDisk, MemoryDisk, Wire, rows_of
+from tests.simulation.sessions import fetch_alone
+from tests.simulation.stores import (
+    Disk,
+    FileDisk,
+    MemoryDisk,
+    Wire,
+    rows_of,
+    simulated_space,
+)
 from tests.simulation.web import ALWAYS, SiteFetcher, Web
 
 CAP_S: Final = 60 * DAY_S  # a run that is not over by then never ends
@@ -157,11 +165,12 @@ class Simulation:
         self.run: RunRecord
         self._deeds: set[asyncio.Task[None]] = set()
         self._next_worker = 1
+        self.free_bytes = 10**12  # on the disk
 
     # ------------------------------------------------------------ config
 
     def _read(self, sections: dict[str, Any]) -> Config:
-        return from_dict({**sections, "storage": {"min_free": 0}})
+        return from_dict({"storage": {"min_free": 0}, **sections})
 
     def reread(self) -> Config:
         return self._read(self.sections)
@@ -169,6 +178,10 @@ class Simulation:
     # ------------------------------------------------------------ runs
 
     async def simulate(self) -> None:
+        with simulated_space(lambda: self.free_bytes):
+            await self._simulate()
+
+    async def _simulate(self) -> None:
         self.history.configs.append((-ALWAYS, -ALWAYS, self.config))
         for number, plan in enumerate(self.scenario.runs):
             await self._run_once(number, plan)
@@ -195,8 +208,13 @@ class Simulation:
         if plan.at_call:
             self._kill_at(self.processes[0], plan)
         timers = [
-            self.clock.call_at(run.from_s + deed.at_s, self._doing(deed)) for deed in plan.deeds
+            self.clock.call_at(run.from_s + deed.at_s, self._doing(deed))
+            for deed in plan.deeds
+            if deed.as_ends is None
         ]
+        for planned in plan.deeds:
+            if planned.as_ends is not None:
+                self.web.at_end[planned.as_ends] = self._doing(planned)
         if plan.end != "itself" and plan.at_s < ALWAYS:
             timers.append(self.clock.call_at(run.from_s + plan.at_s, lambda: self._end(plan.end)))
         over: list[float] = []
@@ -306,6 +324,7 @@ class Simulation:
 
     async def _do(self, deed: Deed) -> None:
         done = Done(verb=deed.verb, host=deed.host, value=deed.value, from_s=self.clock.monotonic())
+        done.begun = len(self.web.contacts)
         self.run.done.append(done)
         try:
             await self._carry_out(deed, done)
@@ -325,6 +344,10 @@ class Simulation:
                 self.fault(deed.value)
             case "mend":
                 self.mend()
+            case "session":
+                await fetch_alone(self, deed.value, done)
+            case "disk":
+                self.free_bytes = deed.value
             case "fetch" | "permit" | "cancelled fetch":
                 if (process := self._living()) is not None and process.caller is not None:
                     await process.caller.call(deed, done)

@@ -21,9 +21,11 @@ DIALECTS: Final = ("slurp", "rfc9309", "google", "bing", "res1996", "yandex")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """Something that happens from outside during a run, `at_s` after its beginning."""
+    """Something that happens from outside during a run, `at_s` after its beginning, or as soon as
+    the contact `as_ends` (a number) has ended."""
 
     at_s: float
+    as_ends: int | None = None
     verb: str
     host: str = ""
     value: Any = None

@@ -1,6 +1,7 @@
 """Situations: each makes one thing frequent in a scenario that is rare in what is drawn otherwise.
 
-A situation is drawn from a stream of its own, after the scenario. Each is in about every 18th one.
+A situation is drawn from a stream of its own, after the scenario. About half of all scenarios are
+left as they were drawn.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from tests.simulation.availability import LOW_BYTES
 from tests.simulation.scenario import DAY_S, Deed, RunPlan, Scenario
 from tests.simulation.web import ALWAYS, CALLERS, HostPlan, PagePlan, RobotsPlan
 
@@ -169,6 +171,22 @@ def long_pauses(pick: random.Random, scenario: Scenario) -> None:
     scenario.runs[0].deeds = deeds
 
 
+def pauses_between_requests(pick: random.Random, scenario: Scenario) -> None:
+    """The crawl is paused at the very moment at which a request ends, and the next has its permit
+    already."""
+    names = _calm(pick, scenario, 4, delay_s=0.5)
+    scenario.sections["crawl"] |= {"patience": 7200, "concurrency": pick.choice([1, 2])}
+    for name in names:
+        scenario.hosts[name] = _host(name, pages=8)
+    number = 0
+    for n in range(4):
+        number += pick.randint(2, 9)
+        scenario.runs[0].deeds += [
+            Deed(at_s=0.0, verb="pause", as_ends=number),
+            Deed(at_s=100.0 * (n + 1), verb="resume"),
+        ]
+
+
 def restarts(pick: random.Random, scenario: Scenario) -> None:
     """A crawl is stopped while its hosts rest, and is started again before they may be asked."""
     names = _calm(pick, scenario, 1, delay_s=pick.choice([1, 20]))
@@ -193,6 +211,21 @@ def full_disks(pick: random.Random, scenario: Scenario) -> None:
         deeds.append(Deed(at_s=at_s, verb="fault", value=kind))
         at_s += pick.choice([0.5, 4.0, 30.0])
         deeds.append(Deed(at_s=at_s, verb="mend"))
+
+
+def low_disks(pick: random.Random, scenario: Scenario) -> None:
+    """The crawl is held for a while because the disk is nearly full."""
+    _calm(pick, scenario, 2, delay_s=pick.choice([1, 3]))
+    for name in scenario.hosts:
+        scenario.hosts[name] = _host(name, pages=20)
+    scenario.sections["storage"] = {"min_free": LOW_BYTES}
+    scenario.sections["crawl"]["patience"] = pick.choice([100, 600])
+    at_s = pick.choice([1.5, 4.0, 12.0])
+    for_s = pick.choice([7.0, 30.0, 300.0])
+    scenario.runs[0].deeds = [
+        Deed(at_s=at_s, verb="disk", value=LOW_BYTES - 1),
+        Deed(at_s=at_s + for_s, verb="disk", value=1000 * LOW_BYTES),
+    ]
 
 
 # ---------------------------------------------------------------- limits and callers
@@ -221,6 +254,19 @@ def permits(pick: random.Random, scenario: Scenario) -> None:
         value = (f"{CALLERS}{n}", pick.choice([0.1, 2.0]), *answer)
         deeds.append(Deed(at_s=at_s, verb="permit", host=pick.choice(names), value=value))
     scenario.runs[0].deeds = deeds
+
+
+def sessions(pick: random.Random, scenario: Scenario) -> None:
+    """A caller without a crawl fetches from a host that cannot be connected to for a while."""
+    names = _calm(pick, scenario, 1, delay_s=pick.choice([1, 3]))
+    for name in names:  # longer than any of the tries
+        scenario.hosts[name] = _host(name, pages=60)
+    scenario.sections["fetch"]["max_attempts"] = pick.choice([1, 2, 3, 4])
+    name = "session.test"
+    plan = scenario.hosts[name] = _host(name, pages=1)
+    plan.dead.append((0.0, pick.choice([20.0, 60.0, ALWAYS, ALWAYS]), "connect"))
+    url = f"http://{name}{CALLERS}1"
+    scenario.runs[0].deeds = [Deed(at_s=0.5, verb="session", host=name, value=url)]
 
 
 def addresses(pick: random.Random, scenario: Scenario) -> None:
@@ -261,5 +307,6 @@ def long_requests(pick: random.Random, scenario: Scenario) -> None:
 SITUATIONS: Final[tuple[Situation, ...]] = (
     retries, kinds_of_failures, unreachable, outages, outages, redirects, late_links, long_pauses,
     restarts, full_disks, pages_that_fail, permits, addresses, long_requests,
+    pauses_between_requests, low_disks, sessions,
 )  # fmt: skip
-USUAL: Final = 9  # so many, beside these, are left as they were drawn
+USUAL: Final = 18  # so many, beside these, are left as they were drawn

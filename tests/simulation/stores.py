@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
+from unittest import mock
 
+from crawler.scheduling import disk_space
 from crawler.testing import JumpClock
 from storage.reader import Reader
 from storage.sqlite import MemoryStore, SqliteStore, file_reader
@@ -110,6 +113,23 @@ class FileDisk:
 
     def database(self) -> sqlite3.Connection:
         return sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
+
+
+@contextlib.contextmanager
+def simulated_space(free_bytes: Callable[[], int]) -> Iterator[None]:
+    """The free space that a crawl finds wherever it looks, for the duration of the block."""
+
+    def space_in(folders: Iterable[Path]) -> dict[Path, disk_space.Free]:
+        return {folder: disk_space.Free(free=free_bytes(), total=10**12) for folder in folders}
+
+    async def here(work: Callable[..., Any], *args: Any) -> Any:
+        return work(*args)
+
+    with (
+        mock.patch.object(disk_space, "_space_in", space_in),
+        mock.patch.object(disk_space, "in_thread", here),
+    ):
+        yield
 
 
 class Wire(Medium):

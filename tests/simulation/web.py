@@ -166,6 +166,9 @@ class Web:
         self.wall = wall  # of the sites, which nobody sets
         self.contacts: list[Contact] = []
         self._asked: dict[str, int] = {}
+        # By the number of a contact: what happens as soon as it has ended, before the crawler
+        # learns of it.
+        self.at_end: dict[int, Callable[[], None]] = {}
 
     def begin(self, url: str, worker: int, clock: Clock) -> Contact:
         contact = Contact(
@@ -365,6 +368,8 @@ class SiteFetcher(FakeFetcher):
             self._of.pop(id(request), None)
             contact.end_s = self._clock.monotonic()
             self.log.clear()
+            if (happens := self._web.at_end.pop(contact.number, None)) is not None:
+                happens()
 
     def _reply(self, request: Request) -> Reply | FailureCode:
         contact = self._of[id(request)]
