@@ -1,9 +1,10 @@
-"""Spaces the requests to domains with several hosts while the event loop is late.
+"""Spaces the requests to domains with several hosts while the event loop or the store is late.
 
 Every request needs several passes of the event loop, and each of them waits for all work that is
 there before it. A domain with a thousand hosts brings enough work to keep the loop busy all the
-time, whatever its hosts answer. So while passes are long, each domain with several hosts begins
-requests at intervals, which grow until the passes are short again.
+time, whatever its hosts answer. So do its links with the store, for whose commits the hosts of
+others wait, too. While passes or commits are long, each domain with several hosts therefore begins
+requests at intervals, which grow until those are short again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ STARTS_MAX: Final = 1_024  # domains of which the last request is known; then on
 
 
 class LoopLoad:
-    """The interval between requests to a domain with several hosts, from the length of passes."""
+    """How long passes and commits are, and the interval between requests that follows from it."""
 
     def __init__(self, domains: HeldDomains) -> None:
         self.domains = domains
