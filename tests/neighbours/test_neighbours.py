@@ -22,33 +22,9 @@ pytestmark = [
 ]
 
 
-# Not within the bar yet: tens of thousands of links of one page take memory until they are stored
-# (html-attributes), new hosts take memory and time of the event loop and of the store (subdomains,
-# hosts-1000, robots-small: the more, the more of their robots.txt are requested at a time),
-# and headers of 240 KB memory while they wait (link-fields, locations-long); parsing large tangled
-# pages takes time from the loop on a busy machine; records and folded fields of one byte take time
-# before they are noticed.
-_OPEN = {
-    "html-links",
-    "html-attributes",
-    "html-tags",
-    "html-entities",
-    "subdomains",
-    "hosts-1000",
-    "robots-small",
-    "link-fields",
-    "locations-long",
-    "fields-folded",
-} | {name for name, attack in ATTACKS.items() if attack.tls}
-
-
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.xfail(strict=False)] if name in _OPEN else [])
-        for name in ATTACKS
-        if name != "none"
-    ],
+    [name for name in ATTACKS if name != "none"],
 )
 def test_a_hostile_neighbour_costs_at_most_a_fifth(name: str, tmp_path: Path) -> None:
     normal: list[Cost] = []
