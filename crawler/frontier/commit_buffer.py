@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 LINKS_PER_COMMIT: Final = 1_000
 COMMIT_AFTER_S: Final = 0.1  # the age at which the oldest entry is committed
 LINKS_MAX: Final = 20_000  # uncommitted; beyond it pages wait for the store,
-CHARS_OF_LINK: Final = 100  # a redirect may lead to a URL of 64 KB: it counts as many links
 OUTCOMES_MAX: Final = 2_000  # or beyond these: where all is blocked, outcomes come by the thousand
+CHARS_OF_LINK: Final = 100  # a redirect may lead to a URL of 64 KB: it counts as many links
 
 
 class About(NamedTuple):
