@@ -32,11 +32,8 @@ class LoopLoad:
     def __init__(self, domains: HeldDomains) -> None:
         self.domains = domains
         self._loop_s = self._store_s = 0.0
-
-    @property
-    def interval_s(self) -> float:
+        self.interval_s = 0.0
         """Seconds between two requests of a domain with several hosts; 0.0: none."""
-        return max(self._loop_s, self._store_s)
 
     def passed(self, length_s: float) -> None:
         """A pass of the event loop took this long."""
@@ -45,6 +42,7 @@ class LoopLoad:
         elif self._loop_s:
             shorter_s = DECLINE * self._loop_s
             self._loop_s = shorter_s if shorter_s >= INTERVAL_S_MIN else 0.0
+        self.interval_s = max(self._loop_s, self._store_s)
 
     def committed(self, length_s: float) -> None:
         """A commit took this long, with what the store had to do before it."""
@@ -55,6 +53,7 @@ class LoopLoad:
         elif self._store_s:
             shorter_s = COMMIT_DECLINE * self._store_s
             self._store_s = shorter_s if shorter_s >= INTERVAL_S_MIN else 0.0
+        self.interval_s = max(self._loop_s, self._store_s)
 
 
 class SpacedStarts:
