@@ -503,7 +503,7 @@ class Permits:
     def wake_at(self) -> float | None:
         """The time when `advance` must be called; None: not before the next change."""
         at_s = self._bench.next_at()
-        if self._ready and (refused_until_s := self.limits.pages.refused_until_s) < math.inf:
+        if (refused_until_s := self.limits.pages.refused_until_s) < math.inf and self._ready:
             at_s = refused_until_s if at_s is None else min(at_s, refused_until_s)
         if at_s is None or not self._may_give:
             if at_s is None or not self._wall.on or self.stops.paused:
