@@ -35,6 +35,7 @@ LINKS_PER_COMMIT: Final = 1_000
 COMMIT_AFTER_S: Final = 0.1  # the age at which the oldest entry is committed
 LINKS_MAX: Final = 20_000  # uncommitted; beyond it pages wait for the store,
 OUTCOMES_MAX: Final = 2_000  # or beyond these: where all is blocked, outcomes come by the thousand
+CHARS_OF_LINK: Final = 100  # a redirect may lead to a URL of 64 KB: it counts as many links
 
 
 class About(NamedTuple):
@@ -121,6 +122,8 @@ class CommitBuffer:
         self._dirty[host.slot] = host
         if isinstance(outcome, Visited):
             self._links += len(outcome.links) + len(outcome.outlinks)
+            if outcome.redirect_url is not None:
+                self._links += len(outcome.redirect_url) // CHARS_OF_LINK
         elif isinstance(outcome, Revisited) and outcome.ban and self._sinks is not None:
             self._sinks.withdraw(url, outcome.ban, at=self._clock.wall(), id_=outcome.id)
         self._touch()

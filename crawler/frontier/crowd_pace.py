@@ -1,9 +1,10 @@
-"""Spaces the requests to domains with several hosts while the event loop is late.
+"""Spaces the requests to domains with several hosts while the event loop or the store is late.
 
 Every request needs several passes of the event loop, and each of them waits for all work that is
 there before it. A domain with a thousand hosts brings enough work to keep the loop busy all the
-time, whatever its hosts answer. So while passes are long, each domain with several hosts begins
-requests at intervals, which grow until the passes are short again.
+time, whatever its hosts answer. So do its links with the store, for whose commits the hosts of
+others wait, too. While passes or commits are long, each domain with several hosts therefore begins
+requests at intervals, which grow until those are short again.
 """
 
 from __future__ import annotations
@@ -26,16 +27,13 @@ STARTS_MAX: Final = 1_024  # domains of which the last request is known; then on
 
 
 class LoopLoad:
-    """The interval between requests to a domain with several hosts, from the length of passes."""
+    """How long passes and commits are, and the interval between requests that follows from it."""
 
     def __init__(self, domains: HeldDomains) -> None:
         self.domains = domains
         self._loop_s = self._store_s = 0.0
-
-    @property
-    def interval_s(self) -> float:
+        self.interval_s = 0.0
         """Seconds between two requests of a domain with several hosts; 0.0: none."""
-        return max(self._loop_s, self._store_s)
 
     def passed(self, length_s: float) -> None:
         """A pass of the event loop took this long."""
@@ -44,6 +42,7 @@ class LoopLoad:
         elif self._loop_s:
             shorter_s = DECLINE * self._loop_s
             self._loop_s = shorter_s if shorter_s >= INTERVAL_S_MIN else 0.0
+        self.interval_s = max(self._loop_s, self._store_s)
 
     def committed(self, length_s: float) -> None:
         """A commit took this long, with what the store had to do before it."""
@@ -54,6 +53,7 @@ class LoopLoad:
         elif self._store_s:
             shorter_s = COMMIT_DECLINE * self._store_s
             self._store_s = shorter_s if shorter_s >= INTERVAL_S_MIN else 0.0
+        self.interval_s = max(self._loop_s, self._store_s)
 
 
 class SpacedStarts:

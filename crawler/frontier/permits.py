@@ -418,7 +418,8 @@ class Permits:
             if host.prefetched and (at_s := self._ready_since(host, now_s)) is not None:
                 permit = self._grant(host, at_s, now_s)
                 if permit is not None:
-                    self.limits.pages.began(host.domain, now_s)
+                    if self.limits.load.interval_s:
+                        self.limits.pages.began(host.domain, now_s)
                     host.yields = False
                     self._reseat(host, now_s)
                     return permit
@@ -432,7 +433,7 @@ class Permits:
         All ready hosts with pages are put in line: in which order they are served is decided
         there, and not by which was ready first. A probe is for the first in line.
         """
-        self.limits.pages.look()
+        self.limits.pages.refused_until_s = math.inf  # they are looked at again
         if self._closed or self.stops.closed:
             return
         while self.stops and self._workers and self._ready and (permit := self._from_line()):
@@ -502,7 +503,7 @@ class Permits:
     def wake_at(self) -> float | None:
         """The time when `advance` must be called; None: not before the next change."""
         at_s = self._bench.next_at()
-        if self._ready and (refused_until_s := self.limits.pages.refused_until_s) < math.inf:
+        if (refused_until_s := self.limits.pages.refused_until_s) < math.inf and self._ready:
             at_s = refused_until_s if at_s is None else min(at_s, refused_until_s)
         if at_s is None or not self._may_give:
             if at_s is None or not self._wall.on or self.stops.paused:

@@ -29,6 +29,7 @@ _HOPS: Final = 8  # from this bit: consecutive redirects that led to it
 _REQUISITE_DEPTH: Final = 16  # from this bit: consecutive requisites that led to it
 _QUEUED: Final = int(UrlState.QUEUED)
 _PRIORITY_MAX: Final = 1e300
+_ROWS_AT_ONCE: Final = 1_024  # a page may have 50,000 links, which take more memory as rows
 
 
 _KnownShape = list[tuple[int, int, int]]  # place, id, depth
@@ -139,7 +140,13 @@ class LinkTable:
                 found[url] = (None, source)
         if not found:
             return {}
-        ids = self._place(found, seeds, tally, skipped, now_s)
+        wanted = {*seeds, *(url for url, _ in targets)}
+        ids: dict[str, int] = {}
+        # Where others write as well, all together: parts would not follow the order of locks.
+        items, count = iter(found.items()), len(found) if self._sql.shared else _ROWS_AT_ONCE
+        while some := dict(islice(items, count)):
+            placed = self._place(some, seeds, tally, skipped, now_s)
+            ids |= {url: placed[url] for url in wanted & some.keys()}
         if seeds:
             self._make_seeds(seeds, roots, ids)
         # A target whose link was one too many for its path is noted all the same.

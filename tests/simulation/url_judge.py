@@ -329,8 +329,10 @@ class UrlJudge:
                 if before.answered:
                     errors = 0
                 continue
+            if self._uncertain.near(before.end_s):
+                continue  # it may be forgotten, and count for none of the delays that follow
             errors += 1
-            if self._uncertain.near(before.end_s) or self._forgiven(before, contact):
+            if self._forgiven(before, contact):
                 continue
             rested_s = contact.start_s - before.end_s
             if rested_s < retry_delay_s(errors) - 0.002 and not self.scenario.forever:

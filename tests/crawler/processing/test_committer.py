@@ -10,11 +10,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec import structs
 
 from crawler.config import from_dict
 from crawler.config.model import CurrentConfig
 from crawler.frontier.commands import Commit
-from crawler.frontier.commit_buffer import COMMIT_AFTER_S, LINKS_MAX, LINKS_PER_COMMIT, CommitBatch
+from crawler.frontier.commit_buffer import (
+    CHARS_OF_LINK,
+    COMMIT_AFTER_S,
+    LINKS_MAX,
+    LINKS_PER_COMMIT,
+    CommitBatch,
+)
 from crawler.frontier.crowd_pace import COMMIT_LONG_S
 from crawler.frontier.frontier import COMMITTED_S, FEW_HOSTS, Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
@@ -513,6 +520,16 @@ async def test_law_5_a_page_is_with_its_sinks_before_its_outcome_is_committed() 
         assert [[one.id for one in batch.outcomes] for batch in rig.store.batches] == [[1], [2]]
         assert sinks.flushed == [2, 2]
         assert rig.buffer.empty
+
+
+async def test_a_long_redirect_counts_as_many_links(rig: Rig) -> None:
+    """Else thousands of URLs of 64 KB would be in memory until they were committed."""
+    host = rig.host()
+    long = f"http://a.test/{'x' * CHARS_OF_LINK * LINKS_PER_COMMIT}"
+    rig.buffer.record(structs.replace(visited(1), redirect_url="http://a.test/2"), host)
+    assert await rig.after(FLOAT_S) == 0
+    rig.buffer.record(structs.replace(visited(2), redirect_url=long), host)
+    assert await rig.after(FLOAT_S) == 1
 
 
 @pytest.mark.parametrize("slow_s", [COMMIT_LONG_S / 2, 2 * COMMIT_LONG_S])

@@ -12,6 +12,7 @@ import pytest
 from crawler.fetching.request import Request
 from crawler.frontier import robots_budget
 from crawler.frontier.crowd_pace import LoopLoad
+from crawler.held_domains import HeldDomains
 from crawler.testing import Reply, html, text
 from policies.url import host_of
 
@@ -118,7 +119,12 @@ async def test_while_the_loop_is_late_a_domain_begins_requests_at_intervals(
 ) -> None:
     """Its pages, and its robots.txt; hosts of other domains do not wait for them."""
 
-    monkeypatch.setattr(LoopLoad, "interval_s", INTERVAL_S)
+    def late(load: LoopLoad, domains: HeldDomains) -> None:
+        load.domains, load.interval_s = domains, INTERVAL_S
+
+    monkeypatch.setattr(LoopLoad, "__init__", late)
+    monkeypatch.setattr(LoopLoad, "passed", lambda *_: None)
+    monkeypatch.setattr(LoopLoad, "committed", lambda *_: None)
     victims = [f"http://victim{n}.test/" for n in range(5)]
 
     def small(request: Request) -> Reply:
