@@ -19,8 +19,10 @@ INTERVAL_S_MIN: Final = 0.001  # shorter ones change nothing
 INTERVAL_S_MAX: Final = 0.25
 GROWTH: Final = 1.2  # with each long pass,
 DECLINE: Final = 0.95  # and with each short one
-# A commit that takes longer delays the URLs, and the next commits, of all hosts.
+# A commit that takes so much longer than the shortest ones delays the URLs, and the next commits,
+# of all hosts. Those of a store that is far away, or slow, are never short, whoever's links it has.
 COMMIT_LONG_S: Final = 0.05
+SHORTEST_GROWTH: Final = 1.05  # with each commit: what was short once is forgotten
 COMMIT_GROWTH_MAX: Final = 4.0  # in proportion to its length
 COMMIT_DECLINE: Final = 0.8
 STARTS_MAX: Final = 1_024  # domains of which the last request is known; then only the recent ones
@@ -32,6 +34,7 @@ class LoopLoad:
     def __init__(self, domains: HeldDomains) -> None:
         self.domains = domains
         self._loop_s = self._store_s = 0.0
+        self._shortest_s = math.inf  # of the last commits
         self.interval_s = 0.0
         """Seconds between two requests of a domain with several hosts; 0.0: none."""
 
@@ -46,7 +49,8 @@ class LoopLoad:
 
     def committed(self, length_s: float) -> None:
         """A commit took this long, with what the store had to do before it."""
-        times = length_s / COMMIT_LONG_S
+        self._shortest_s = min(length_s, SHORTEST_GROWTH * self._shortest_s)
+        times = (length_s - self._shortest_s) / COMMIT_LONG_S
         if times > 1:
             longer_s = max(INTERVAL_S_MIN, self._store_s) * min(times, COMMIT_GROWTH_MAX)
             self._store_s = min(longer_s, INTERVAL_S_MAX)

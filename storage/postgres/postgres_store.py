@@ -147,9 +147,7 @@ class PostgresStore(SqlStore):
         if pulse.lost and self._returns_told != self._calls.returns:
             self._returns_told = self._calls.returns
             self._seeds_owed = True
-        if (
-            self._seeds_owed
-        ):  # again with the next pulse if something else is under way, or it fails
+        if self._seeds_owed:  # until it succeeds: something else may be under way
             self._start(self._add_seeds())
         return structs.replace(pulse, settling=self._database.lineage.settling)
 

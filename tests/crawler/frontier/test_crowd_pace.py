@@ -107,6 +107,7 @@ def test_permits_for_pages_follow_the_length_of_passes(length_s: float) -> None:
 
 def test_long_commits_space_requests_as_long_passes_do() -> None:
     load = load_of(TRAP, TRAP, OTHER)
+    load.committed(0.001)
     load.committed(COMMIT_LONG_S)
     assert load.interval_s == 0.0
     load.committed(1.1 * COMMIT_LONG_S)
@@ -121,3 +122,15 @@ def test_long_commits_space_requests_as_long_passes_do() -> None:
     for _ in range(30):
         load.committed(COMMIT_LONG_S / 2)
     assert load.interval_s == 0.0
+
+
+@pytest.mark.parametrize("usual_s", [0.02, 0.2])
+def test_a_store_that_is_always_slow_spaces_nothing(usual_s: float) -> None:
+    """Whatever its links, no domain makes it so."""
+    load = load_of(TRAP, TRAP, OTHER)
+    for n in range(200):
+        load.committed(usual_s + n % 10 * COMMIT_LONG_S / 10)
+        assert load.interval_s == 0.0
+    for _ in range(8):
+        load.committed(usual_s + 5 * COMMIT_LONG_S)
+    assert load.interval_s > 0.1
