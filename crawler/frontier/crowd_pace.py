@@ -22,7 +22,7 @@ DECLINE: Final = 0.95  # and with each short one
 # A commit that takes so much longer than the shortest ones delays the URLs, and the next commits,
 # of all hosts. Those of a store that is far away, or slow, are never short, whoever's links it has.
 COMMIT_LONG_S: Final = 0.05
-SHORTEST_GROWTH: Final = 1.05  # with each commit: what was short once is forgotten
+SHORTEST_GROWTH: Final = 1.01  # with each commit: what was short once is forgotten
 COMMIT_GROWTH_MAX: Final = 4.0  # in proportion to its length
 COMMIT_DECLINE: Final = 0.8
 STARTS_MAX: Final = 1_024  # domains of which the last request is known; then only the recent ones
