@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from crawler.console import login
 from crawler.console.blocked_page import BlockedUrls
 from crawler.console.command_forms import CommandForms
 from crawler.console.general_pages import GeneralPages
@@ -13,6 +12,7 @@ from crawler.console.history_page import HistoryPage
 from crawler.console.host_pages import HostPages
 from crawler.console.list_downloads import ListDownloads
 from crawler.console.log_page import LogPages
+from crawler.console.login import Login
 from crawler.console.overview_page import OverviewPage
 from crawler.console.rendering import STATIC, PageContext, Renderer
 from crawler.console.seeds_page import SeedsPage
@@ -39,8 +39,8 @@ def add_console(app: web.Application, operations: Operations, monitor: Monitor) 
     """Add the pages, their files, the login, and error pages to the application of the API."""
     settings = app[GUARDS].settings
     renderer = Renderer(monitor.clock, settings.base_path)
-    app[login.RENDERER] = renderer
-    app[ERROR_PAGES] = login.ProblemPages()
+    login = Login(renderer)
+    app[ERROR_PAGES] = login
     if settings.all_accounts:
         app.router.add_get("/login", login.form)
         app.router.add_post("/login", login.log_in)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
 from urllib.parse import quote
 
 from aiohttp import hdrs, web
@@ -15,18 +14,63 @@ from crawler.daemon.problem import Problem
 
 FORM_BYTES_MAX = 10_000  # of the form, which needs no token
 
-RENDERER: Final = web.AppKey("renderer", Renderer)
 
+class Login:
+    """The pages that need no login: its form, and those for problems
+    (`crawler.daemon.http.application.ErrorPages`)."""
 
-class ProblemPages:
-    """`crawler.daemon.http.application.ErrorPages`: pages for problems, and the login for a missing
-    token."""
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
 
     def of(self, request: web.Request, problem: Problem) -> web.Response:
         if problem.status == 401 and request.method == hdrs.METH_GET:
             return web.Response(status=303, headers={hdrs.LOCATION: _way_to_login(request)})
-        page = request.app[RENDERER].problem(problem)
+        page = self._renderer.problem(problem)
         return web.Response(text=page, status=problem.status, content_type="text/html")
+
+    async def form(self, request: web.Request) -> web.StreamResponse:
+        page = self._renderer.login("", _next(request.query.get("next", "/")))
+        return web.Response(text=page, content_type="text/html")
+
+    async def log_in(self, request: web.Request) -> web.StreamResponse:
+        """Exchange the token for a session cookie, which the browser drops when it is closed."""
+        if request.content_length is None:
+            raise Problem(
+                411, "the form must be sent with a Content-Length header", field="Content-Length"
+            )
+        if request.content_length > FORM_BYTES_MAX:
+            raise Problem(413, f"the form is longer than {FORM_BYTES_MAX:,} bytes", field="body")
+        form = await form_fields(request)
+        token, onward = form.get("token", ""), _next(form.get("next", "/"))
+        guards = request.app[GUARDS]
+        try:
+            found = guards.account_of(token.strip(), request)
+        except Problem as problem:
+            if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
+                raise
+            page = self._renderer.login(problem.detail, onward)
+            return web.Response(text=page, status=problem.status, content_type="text/html")
+        assert guards.sessions is not None
+        guards.count(request, found, guards.client_of(request))
+        _close_session(request)
+        response = web.Response(status=303, headers={hdrs.LOCATION: onward})
+        response.set_cookie(
+            cookie_name(request),
+            guards.sessions.open(found),
+            path=_cookie_path(request),
+            httponly=True,
+            samesite="Strict",
+            secure=request.secure or request.headers.get(hdrs.ORIGIN, "").startswith("https:"),
+        )
+        return response
+
+    async def log_out(self, request: web.Request) -> web.StreamResponse:
+        _close_session(request)
+        response = web.Response(status=303, headers={hdrs.LOCATION: "/login"})
+        response.del_cookie(
+            cookie_name(request), path=_cookie_path(request), httponly=True, samesite="Strict"
+        )
+        return response
 
 
 def _way_to_login(request: web.Request) -> str:
@@ -40,53 +84,6 @@ def _next(given: str) -> str:
     if not given.startswith("/") or given.startswith("//") or "\\" in given:
         return "/"
     return given if given.isprintable() and given.isascii() else "/"
-
-
-async def form(request: web.Request) -> web.StreamResponse:
-    page = request.app[RENDERER].login("", _next(request.query.get("next", "/")))
-    return web.Response(text=page, content_type="text/html")
-
-
-async def log_in(request: web.Request) -> web.StreamResponse:
-    """Exchange the token for a session cookie, which the browser drops when it is closed."""
-    if request.content_length is None:
-        raise Problem(
-            411, "the form must be sent with a Content-Length header", field="Content-Length"
-        )
-    if request.content_length > FORM_BYTES_MAX:
-        raise Problem(413, f"the form is longer than {FORM_BYTES_MAX:,} bytes", field="body")
-    form = await form_fields(request)
-    token, onward = form.get("token", ""), _next(form.get("next", "/"))
-    guards = request.app[GUARDS]
-    try:
-        found = guards.account_of(token.strip(), request)
-    except Problem as problem:
-        if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
-            raise
-        page = request.app[RENDERER].login(problem.detail, onward)
-        return web.Response(text=page, status=problem.status, content_type="text/html")
-    assert guards.sessions is not None
-    guards.count(request, found, guards.client_of(request))
-    _close_session(request)
-    response = web.Response(status=303, headers={hdrs.LOCATION: onward})
-    response.set_cookie(
-        cookie_name(request),
-        guards.sessions.open(found),
-        path=_cookie_path(request),
-        httponly=True,
-        samesite="Strict",
-        secure=request.secure or request.headers.get(hdrs.ORIGIN, "").startswith("https:"),
-    )
-    return response
-
-
-async def log_out(request: web.Request) -> web.StreamResponse:
-    _close_session(request)
-    response = web.Response(status=303, headers={hdrs.LOCATION: "/login"})
-    response.del_cookie(
-        cookie_name(request), path=_cookie_path(request), httponly=True, samesite="Strict"
-    )
-    return response
 
 
 def _cookie_path(request: web.Request) -> str:
