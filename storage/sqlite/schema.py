@@ -216,17 +216,15 @@ def _check_shape(path: Path, db: sqlite3.Connection) -> None:
 def _shape(db: sqlite3.Connection) -> frozenset[tuple[object, ...]]:
     """All tables with their columns, and the definitions of views, indexes and triggers, in any
     order. (The text of a table differs once a migration has added a column to it.)"""
-    found: set[tuple[object, ...]] = set()
-    names = db.execute(
-        "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+    found = db.execute(
+        """
+        SELECT one.type, one.name, iif(one.type = 'table', NULL, one.sql),
+          its.name, its.type, its."notnull", its.pk
+        FROM sqlite_schema AS one
+        LEFT JOIN pragma_table_info(one.name) AS its ON one.type = 'table'
+        WHERE one.name NOT LIKE 'sqlite!_%' ESCAPE '!'
+        """
     )
-    for kind, name, definition in names.fetchall():
-        found.add((kind, name, None if kind == "table" else definition))
-        if kind == "table":
-            columns = db.execute(
-                'SELECT name, type, "notnull", pk FROM pragma_table_info(?)', (name,)
-            )
-            found.update((name, *column) for column in columns)
     return frozenset(found)
 
 
@@ -324,7 +322,6 @@ def connect_reader(path: Path, *, older: bool = False) -> sqlite3.Connection:
         db = _connect_to_look(path)
     except (OSError, MemoryError) as error:
         raise StoreError(f"the database {path} cannot be used: {words_of(error)}") from error
-    db.text_factory = _readable
     try:
         db.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
         db.execute("PRAGMA query_only = ON")
@@ -333,6 +330,7 @@ def connect_reader(path: Path, *, older: bool = False) -> sqlite3.Connection:
             _check_age(path, version)
         if version == SCHEMA_VERSION:
             _check_shape(path, db)
+        db.text_factory = _readable  # from here on: it is called for each text
     except BaseException:
         db.close()
         raise
