@@ -71,7 +71,13 @@ class CrawlState(enum.StrEnum):
     STOPPING = "stopping"  # requests in flight end, none begins
 
 
-class StateAnswer(Struct, frozen=True, kw_only=True):
+class Answer(Struct, frozen=True, kw_only=True):
+    """The result of a command. `dry_run`: nothing was changed; it is what would have happened."""
+
+    dry_run: bool = False
+
+
+class StateAnswer(Answer, frozen=True, kw_only=True):
     """The result of pausing or resuming the crawl: its state now (null: no crawl runs), and whether
     the command changed anything."""
 
@@ -79,14 +85,12 @@ class StateAnswer(Struct, frozen=True, kw_only=True):
     changed: bool
 
 
-class Controlled(Struct, frozen=True, kw_only=True):
+class Controlled(Answer, frozen=True, kw_only=True):
     """The result of pausing, resuming or slowing hosts: how many hosts this concerned, and the
-    first of them; of a single host that was named, its settings now. `dry_run`: nothing was
-    changed."""
+    first of them; of a single host that was named, its settings now."""
 
     hosts: int
     names: tuple[str, ...]
-    dry_run: bool
     host: str | None = None
     paused: bool | None = None
     slow_s: float | None = None
@@ -99,7 +103,7 @@ class RefusedSeed(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class SeedsAdded(Struct, frozen=True, kw_only=True):
+class SeedsAdded(Answer, frozen=True, kw_only=True):
     """The result of adding seeds: how many URLs are `added` to the queue, how many were `known`
     already or repeated, and which are `refused`."""
 
@@ -108,22 +112,19 @@ class SeedsAdded(Struct, frozen=True, kw_only=True):
     refused: tuple[RefusedSeed, ...]
 
 
-class Retried(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of retrying failed URLs: how many are queued again. `dry_run`: none is, but so
-    many would be."""
+class Retried(Answer, frozen=True, kw_only=True):
+    """The result of retrying failed URLs: how many are queued again."""
 
     retried: int
-    dry_run: bool = False
 
 
-class FailedDropped(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of dropping failed URLs: how many. `dry_run`: none, but so many would be."""
+class FailedDropped(Answer, frozen=True, kw_only=True):
+    """The result of dropping failed URLs: how many."""
 
     dropped: int
-    dry_run: bool = False
 
 
-class Reloaded(Struct, frozen=True, kw_only=True):
+class Reloaded(Answer, frozen=True, kw_only=True):
     """The result of reloading the config: what changed, or would change, one sentence each.
     `restart`: changes in the file that take effect after a restart only. `warnings`: settings that
     are valid but probably unintended."""
@@ -131,7 +132,6 @@ class Reloaded(Struct, frozen=True, kw_only=True):
     changes: tuple[str, ...]
     restart: tuple[str, ...]
     warnings: tuple[str, ...]
-    dry_run: bool
 
 
 # ---------------------------------------------------------------- commands
@@ -148,7 +148,9 @@ class OperatorCommand(
     omit_defaults=True,
 ):
     """A command whose execution has this result. Unknown keys are refused: a misspelt key must not
-    mean its default."""
+    mean its default. `dry_run`: change nothing, and say what the command would do."""
+
+    dry_run: bool = False
 
     def logged(self, result: Result) -> Mapping[str, object]:
         """What the log and the event stream say of the command, besides its name."""
@@ -169,7 +171,7 @@ class HostCommand(OperatorCommand[Controlled], frozen=True, kw_only=True):
     """A command about hosts: one `host`, several `hosts`, or all known hosts that fulfil all
     conditions. `pattern`: as in `[site."…"]`; "*" is all hosts. `search`: part of a name. `state`:
     of a list of hosts. `reason`: what holds their queued URLs. Hosts that are discovered later do
-    not count. If a name is unknown, nothing changes. `dry_run`: only count the hosts."""
+    not count. If a name is unknown, nothing changes."""
 
     host: Name | None = None
     hosts: tuple[Name, ...] = ()
@@ -177,7 +179,6 @@ class HostCommand(OperatorCommand[Controlled], frozen=True, kw_only=True):
     search: Text = ""
     state: Text = ""
     reason: Text = ""
-    dry_run: bool = False
 
     def __post_init__(self) -> None:
         ways = (self.host is not None, bool(self.hosts), self.selects)
@@ -290,24 +291,23 @@ class AddSeeds(OperatorCommand[SeedsAdded], frozen=True, kw_only=True):
 
 
 class FailedCommand(OperatorCommand[Result], Generic[Result], frozen=True, kw_only=True):
-    """A command about failed URLs: of a `host`, with a failure `code`, or all. `dry_run`: only
-    count them."""
+    """A command about failed URLs: of a `host`, with a failure `code`, or all."""
 
     host: Name | None = None
     code: Name | None = None
-    dry_run: bool = False
 
     def counted(self, urls: int) -> Result:
         """The result for so many URLs."""
         raise NotImplementedError
 
     def logged(self, result: Result) -> Mapping[str, object]:
-        return {"host": self.host, "code": self.code, **msgspec.to_builtins(result)}
+        found: dict[str, object] = msgspec.to_builtins(result)
+        del found["dry_run"]  # only what was changed is logged
+        return {"host": self.host, "code": self.code, **found}
 
 
 class RetryFailed(FailedCommand[Retried], frozen=True, kw_only=True):
-    """Queue failed URLs again, as if never tried: of a host, with a failure code, or all.
-    `dry_run`: only count them."""
+    """Queue failed URLs again, as if never tried: of a host, with a failure code, or all."""
 
     def counted(self, urls: int) -> Retried:
         return Retried(retried=urls, dry_run=self.dry_run)
@@ -315,7 +315,7 @@ class RetryFailed(FailedCommand[Retried], frozen=True, kw_only=True):
 
 class DropFailed(FailedCommand[FailedDropped], frozen=True, kw_only=True):
     """Take failed URLs out of view: of a host, with a failure code, or all. They count as skipped,
-    and a later link or seed queues them again. `dry_run`: only count them."""
+    and a later link or seed queues them again."""
 
     def counted(self, urls: int) -> FailedDropped:
         return FailedDropped(dropped=urls, dry_run=self.dry_run)
@@ -323,9 +323,7 @@ class DropFailed(FailedCommand[FailedDropped], frozen=True, kw_only=True):
 
 class Reload(OperatorCommand[Reloaded], frozen=True, kw_only=True):
     """Read the config again and apply it immediately, to waiting hosts as well; each worker that
-    shares the crawl its own file. `dry_run`: change nothing."""
-
-    dry_run: bool = False
+    shares the crawl its own file."""
 
     def logged(self, result: Reloaded) -> Mapping[str, object]:
         return {"changes": list(result.changes)}

@@ -16,6 +16,7 @@ from crawler.cli.options import (
     Choice,
     DatabaseOptions,
     database_options,
+    dry_run_option,
     format_option,
     host_name,
 )
@@ -66,7 +67,7 @@ def _target_options(command: _Command) -> _Command:
         return command(target=_target(hosts, everything, state or "", dry_run), **others)
 
     for option in (
-        click.option("--dry-run", is_flag=True, help="Only print which hosts it would be."),
+        dry_run_option,
         click.option("--state", type=Choice(STATES[1:]), metavar="STATE",
                      help=f"Only hosts in this state: {', '.join(STATES[1:])}."),
         click.option("--all", "everything", is_flag=True, help="All known hosts."),

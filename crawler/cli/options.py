@@ -102,6 +102,11 @@ def database_options(command: _Command) -> _Command:
     return _db_option(config_option(wrapper))  # type: ignore[return-value]
 
 
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Change nothing; print what would change."
+)
+
+
 def host_option(help_text: str) -> Callable[[_Command], _Command]:
     """Add --host, and pass the normalized name of the host as `host`."""
     return click.option(

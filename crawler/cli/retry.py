@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 
 from crawler.cli import running_crawl
-from crawler.cli.options import Choice, DatabaseOptions, database_options, host_option
+from crawler.cli.options import (
+    Choice,
+    DatabaseOptions,
+    database_options,
+    dry_run_option,
+    host_option,
+)
 from crawler.cli.text import echo
 from crawler.explain.formatting import counted
 
@@ -14,16 +20,13 @@ _code_option = click.option(
     metavar="CODE",
     help="Only URLs that failed with this code, such as timeout: the word before the colon.",
 )
-_dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Only print how many URLs it would be."
-)
 
 
 @click.command(short_help="Queue failed URLs again.")
 @click.argument("what", type=Choice(["failed", "quarantined"]), metavar="WHAT")
 @host_option("Retry only the URLs of this host.")
 @_code_option
-@_dry_run_option
+@dry_run_option
 @database_options
 def retry(
     what: str, host: str | None, code: str | None, dry_run: bool, database: DatabaseOptions
@@ -58,7 +61,7 @@ def retry(
 @click.argument("what", type=Choice(["failed"]), metavar="WHAT")
 @host_option("Drop only the URLs of this host.")
 @_code_option
-@_dry_run_option
+@dry_run_option
 @database_options
 def drop(
     what: str, host: str | None, code: str | None, dry_run: bool, database: DatabaseOptions

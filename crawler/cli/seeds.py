@@ -10,7 +10,13 @@ import click
 
 from crawler.cli import process, running_crawl
 from crawler.cli.exit_codes import MISUSED, print_problems
-from crawler.cli.options import Choice, DatabaseOptions, database_options, format_option
+from crawler.cli.options import (
+    Choice,
+    DatabaseOptions,
+    database_options,
+    dry_run_option,
+    format_option,
+)
 from crawler.cli.paging import rows_of_pages
 from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import say
@@ -84,8 +90,9 @@ def _seeds(reader: Reader, text: str, state: str, limit: int | None) -> AsyncGen
     metavar="N",
     help="URLs with a higher priority are fetched first, within their host.",
 )
+@dry_run_option
 @database_options
-def add(urls: tuple[str, ...], priority: float, database: DatabaseOptions) -> None:
+def add(urls: tuple[str, ...], priority: float, dry_run: bool, database: DatabaseOptions) -> None:
     """Queue URLs as seeds. A URL is absolute, @FILE with one URL per line, or @- for such lines
     on standard input. If one of them is invalid, none is queued.
 
@@ -99,12 +106,13 @@ def add(urls: tuple[str, ...], priority: float, database: DatabaseOptions) -> No
     added, known, refused = 0, 0, list[str]()
     while batch := tuple(islice(left, SEEDS_MAX)):
         with running_crawl.refusals():
-            command = AddSeeds(urls=batch, priority=priority)
+            command = AddSeeds(urls=batch, priority=priority, dry_run=dry_run)
         done = running_crawl.carry_out(config, command).result
         added, known = added + done.added, known + done.known
         refused += [f"{one.url}: {one.reason}" for one in done.refused]
     already = f", {known:,} already known" if known else ""
-    say(f"{counted(added, 'new seed')} queued{already}")
+    done_to = "would be queued" if dry_run else "queued"
+    say(f"{counted(added, 'new seed')} {done_to}{already}")
     for sentence in refused:
         print_problems(plain(sentence))
     if refused:

@@ -8,7 +8,7 @@ import click
 
 from crawler.cli import running_crawl
 from crawler.cli.exit_codes import MISUSED, print_problems
-from crawler.cli.options import DatabaseOptions, database_options
+from crawler.cli.options import DatabaseOptions, database_options, dry_run_option
 from crawler.cli.text import echo_json, say
 from crawler.explain.formatting import counted, plain
 
@@ -19,15 +19,19 @@ _RESTART = "takes effect after a restart"
 
 
 @click.command(short_help="Pause the whole crawl.")
+@dry_run_option
 @database_options
-def pause(database: DatabaseOptions) -> None:
+def pause(dry_run: bool, database: DatabaseOptions) -> None:
     """Pause the whole crawl until `courtly resume`: no request is sent to any host, not even for
     robots.txt; requests in flight finish. The pause is stored in the database. If no crawl is
     running, `courtly run` starts paused, and `courtly crawl` resumes."""
     from crawler.operator_commands import PauseCrawl
 
-    done = running_crawl.carry_out(database.existing(), PauseCrawl())
+    done = running_crawl.carry_out(database.existing(), PauseCrawl(dry_run=dry_run))
     changed = done.result.changed
+    if dry_run:
+        say(f"the crawl {'would be' if changed else 'is already'} paused")
+        return
     if done.answered:
         paused = "is paused; requests in flight finish. `courtly resume` continues it"
         say(f"the crawl {paused if changed else 'was already paused'}")
@@ -40,14 +44,18 @@ def pause(database: DatabaseOptions) -> None:
 
 
 @click.command(short_help="Resume the whole crawl.")
+@dry_run_option
 @database_options
-def resume(database: DatabaseOptions) -> None:
+def resume(dry_run: bool, database: DatabaseOptions) -> None:
     """Resume the whole crawl after `courtly pause`. Hosts that were paused individually stay
     paused."""
     from crawler.operator_commands import ResumeCrawl
 
-    done = running_crawl.carry_out(database.existing(), ResumeCrawl())
+    done = running_crawl.carry_out(database.existing(), ResumeCrawl(dry_run=dry_run))
     changed = done.result.changed
+    if dry_run:
+        say(f"the crawl {'would be resumed' if changed else 'is not paused'}")
+        return
     if done.answered:
         say(f"the crawl {'is resumed' if changed else 'was not paused'}; it is {done.result.state}")
         return
@@ -59,7 +67,7 @@ def resume(database: DatabaseOptions) -> None:
 
 @click.command(short_help="Reload the config of the running crawl.")
 @database_options
-@click.option("--dry-run", is_flag=True, help="Only print what would change.")
+@dry_run_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def reload(database: DatabaseOptions, dry_run: bool, as_json: bool) -> None:
     """Have the running crawl read its config file again, and apply it. If the file has an error,

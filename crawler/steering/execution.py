@@ -6,7 +6,7 @@ steps, and announces what it did.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -101,6 +101,9 @@ async def _set_paused(
         await place.store.set_paused(paused)
         return commands.StateAnswer(state=place.state, changed=before is not paused)
 
+    if command.dry_run:
+        changed = await place.reader.paused() is not paused
+        return commands.StateAnswer(state=place.state, changed=changed, dry_run=True)
     return await place.step(command, change)
 
 
@@ -132,7 +135,7 @@ async def _steer_hosts(command: commands.HostCommand, place: Place) -> commands.
             place.announce(command, result, complete)
     if len(names) != 1:
         return result
-    changed = {} if command.dry_run else command.setting
+    changed = command.setting
     slow_s = None if "clear_slow" in changed else changed.get("slow_s", rows[0]["slow_s"])
     paused = bool(changed.get("paused", rows[0]["paused"]))
     return structs.replace(result, host=names[0], paused=paused, slow_s=slow_s)
@@ -246,11 +249,24 @@ async def _add_seeds(command: commands.AddSeeds, place: Place) -> commands.Seeds
         added, queued = 0, list(links.values())
         for at in range(0, len(queued), SEEDS_AT_ONCE):
             added += await place.add(queued[at : at + SEEDS_AT_ONCE])
-        known = len(command.urls) - len(refused) - added
-        return commands.SeedsAdded(added=added, known=known, refused=tuple(refused))
+        return result(added)
 
+    def result(added: int) -> commands.SeedsAdded:
+        known = len(command.urls) - len(refused) - added
+        return commands.SeedsAdded(
+            added=added, known=known, refused=tuple(refused), dry_run=command.dry_run
+        )
+
+    if command.dry_run:
+        return result(await _not_in_view(place.reader, links))
     order = commands.scope_of_seeds(list(links)) if links else None
     return await place.step(command, change, order=order)
+
+
+async def _not_in_view(reader: Reader, urls: Iterable[str]) -> int:
+    """How many of these URLs would be queued as new ones."""
+    rows = [await reader.url(url) for url in urls]
+    return sum(row is None or row["state"] == "skipped" for row in rows)
 
 
 async def _change_failed(command: commands.FailedCommand[Any], place: Place) -> Any:

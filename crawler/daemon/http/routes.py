@@ -52,9 +52,7 @@ async def _execute(
 
 
 def _command_route(row: CommandRow) -> Route:
-    dry_run = "dry_run" in row.command.__struct_fields__
-    query = types.DryRunParams if dry_run else NoParams
-    run = partial(_execute, row.command)
+    run, query = partial(_execute, row.command), types.DryRunParams
     return Route("POST", row.route, row.summary, row.result, run, query, row.command)
 
 

@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from crawler.config import from_dict
 from crawler.daemon.problem import Problem
@@ -73,7 +74,10 @@ async def said(execute: Callable[[Any], Awaitable[Any]]) -> list[object]:
             await execute(command)
         found.append(str(refused.value))
     for command in DONE:
+        would = await execute(structs.replace(command, dry_run=True))
         result = await execute(command)
+        now = {"state": result.state} if isinstance(result, StateAnswer) else {}
+        assert structs.replace(would, dry_run=command.dry_run, **now) == result, command
         found.append(result.changed if isinstance(result, StateAnswer) else result)
     return found
 

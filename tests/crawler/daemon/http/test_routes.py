@@ -199,15 +199,16 @@ async def test_failed_urls_are_queued_again(start: Any, town: LocalWeb) -> None:
         await daemon.until(lambda status: status["failed"] == 1 and status["state"] == "idle")
         town.sites["e.test"] = {"/robots.txt": text(""), "/": html("Well again")}
         none = await daemon.client.post("/api/retry", {"host": "a.test"})
-        assert checked(none.body, "/api/retry", "POST") == {"retried": 0}
-        assert (await daemon.client.post("/api/retry", {"host": "e.test"})).body == {"retried": 1}
+        assert checked(none.body, "/api/retry", "POST") == {"retried": 0, "dry_run": False}
+        some = await daemon.client.post("/api/retry", {"host": "e.test"})
+        assert some.body["retried"] == 1
         await daemon.until(lambda status: (status["visited"], status["failed"]) == (4, 0))
-        assert (await daemon.client.post("/api/retry")).body == {"retried": 0}
+        assert (await daemon.client.post("/api/retry")).body == {"retried": 0, "dry_run": False}
 
 
 async def test_the_crawl_is_paused_and_resumed(daemon: Any, town: LocalWeb) -> None:
     assert (await daemon.client.post("/api/pause")).body == {
-        "state": "paused", "changed": True,
+        "state": "paused", "changed": True, "dry_run": False,
     }  # fmt: skip
     await daemon.client.post("/api/seeds", {"urls": [town.url("b.test", "/later")]})
     assert (await daemon.client.get("/api/status")).body["state"] == "paused"
