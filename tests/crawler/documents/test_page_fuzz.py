@@ -13,7 +13,7 @@ from crawler.documents import page
 from crawler.fetching.request import readable
 from policies.indexing import Directives, from_header, from_meta
 from policies.url import canonical, parse_seed
-from tests.cpu_time import cpu_at_most
+from tests.growth import assert_linear, repeated
 
 URL = "http://a.test/dir/"
 TOKENS = ("examplebot",)
@@ -104,23 +104,21 @@ def with_sentence(text: str) -> None:
         str(error).encode("utf-8", "backslashreplace")
 
 
-_LONG = 1_000_000
-
-
-@pytest.mark.parametrize(
-    "piece",
-    [
+_REPEATED = [
         "a", " ", ",", ":", ";", "noindex,", "a:", "a: b:", "examplebot:noindex,", "<", "<a>",
         "<a>;", '<a>;x="', '<a>;x="\\', "<a>; x =", "0;url=", "0 ;", ".", "'", '"', "\\", "/",
         "../", "./", "%", "%41", "%%", "?", "#", "&a=", "@", "[", "xn--", "a.", "http://",
         "http://a.test/", "\t", "\n", "é", "\udcff", "\x00", "-", "1.", "0x1.",
-    ],
-)  # fmt: skip
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", _REPEATED)
 def test_no_repetition_takes_long(piece: str) -> None:
-    """A megabyte of it, where it is read as header, as href and as meta element."""
-    text = piece * (_LONG // len(piece))
-    headers = CIMultiDictProxy(CIMultiDict([(name, text) for name in NAMES if name != "Location"]))
-    with cpu_at_most(1.5):
+    """Where it is read as header, as href and as meta element."""
+
+    def read(text: str) -> None:
+        pairs = [(name, text) for name in NAMES if name != "Location"]
+        headers = CIMultiDictProxy(CIMultiDict(pairs))
         page.parse_page(URL, headers, b"", tokens=TOKENS)
         page.may_be_html(text)
         readable(CIMultiDictProxy(CIMultiDict([("X", text[:262_144])])))  # a header has no more
@@ -128,3 +126,5 @@ def test_no_repetition_takes_long(piece: str) -> None:
         for href in (text, "http://a.test/" + text, "http://" + text, text + "/x"):
             canonical(href, URL)
         with_sentence(text)
+
+    assert_linear(read, repeated("", piece), 200_000)

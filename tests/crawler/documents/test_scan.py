@@ -16,7 +16,8 @@ from crawler.documents import markup, page, scan
 from crawler.documents.links import PageLinks
 from crawler.documents.tree import build_tree
 from policies.indexing import from_meta
-from tests.cpu_time import cpu_at_most
+from tests.cpu_time import reference_s
+from tests.growth import assert_linear, repeated
 
 pytestmark = pytest.mark.skipif(not scan._SOUND, reason="every page gets a tree")
 
@@ -320,14 +321,16 @@ _UNITS = [
 
 @pytest.mark.parametrize("unit", _UNITS)
 def test_it_is_linear(unit: str) -> None:
-    """A megabyte of whatever it may stumble over."""
-    html = unit * (1_000_000 // len(unit))
-    with cpu_at_most(2):
+    """Of whatever it may stumble over."""
+
+    def read(html: str) -> None:
         scan.rows(html)
         scan.rows("<table><tr>" + html + ">")
         scan.anchor_text(html + "</a>", blocks=True)
         scan.paragraphs_are_closed(html)
         scan.paragraphs_are_closed("<p>" + html)
+
+    assert_linear(read, repeated("", unit), 200_000)
 
 
 @pytest.mark.parametrize(
@@ -354,4 +357,4 @@ def test_no_step_holds_other_threads_up(html: str) -> None:
         if some.end() == at:
             break
         at = some.end()
-    assert longest_s < 0.025
+    assert longest_s < 5 * reference_s()

@@ -257,7 +257,7 @@ async def test_what_was_exchanged_is_let_go() -> None:
         ReloadableFetcher(config(0), RealClock()) as network,
     ):
         files = 0
-        for turn in range(1, 61):
+        for turn in range(1, 16):
             answer = await network.fetch(Request(url=web.url("a.test")))
             assert isinstance(answer, Answer)
             await reload(network, config(turn))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crawler.documents.markup import tags_with_attributes, tokens
 from crawler.sinks.offline import OfflineReferences, offline_page
 from crawler.sinks.relinking import relinked
-from tests.cpu_time import cpu_at_most
+from tests.growth import assert_linear
 
 PIECES = st.sampled_from(
     [
@@ -95,8 +95,9 @@ def test_every_tag_with_attributes_is_found(html: bytes) -> None:
 
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_rewriting_takes_linear_time(unit: str) -> None:
-    with cpu_at_most(4):
-        body = (unit * (300_000 // len(unit))).encode()
+    def rewrite(body: bytes) -> None:
         links = OfflineReferences("http://a.test/", "a.test/index.html", files=(), scripts=True)
         page = offline_page(body, "text/html", links)
         relinked(page, "a.test/index.html", (), {"a.test/x.part"})
+
+    assert_linear(rewrite, lambda size: (unit * (size // len(unit))).encode(), 40_000)
