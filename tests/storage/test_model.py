@@ -725,7 +725,7 @@ class Stores(RuleBasedStateMachine):
 
 
 TestStores = Stores.TestCase
-TestStores.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestStores.settings = settings(max_examples=10, stateful_step_count=30, deadline=None)
 
 
 class StoresOnServers(Stores):
@@ -748,7 +748,7 @@ class StoresOnServers(Stores):
 
 
 class TestStoresOnServers(StoresOnServers.TestCase):  # type: ignore[misc, name-defined]
-    settings = settings(max_examples=5, stateful_step_count=25, deadline=None)
+    settings = settings(max_examples=3, stateful_step_count=25, deadline=None)
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres: PostgresServer) -> None:

@@ -7,7 +7,7 @@ import zlib
 from collections import Counter
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crawler.documents.decoders import _DoubleByte, incremental_decoder
@@ -72,6 +72,7 @@ def test_indexes_are_those_of_the_standard() -> None:
 
 
 @pytest.mark.parametrize("name", MULTI_BYTE)
+@settings(max_examples=40)
 @given(data=BYTES)
 @example(data=b"\x81\x30\x81")
 @example(data=b"\x8f\xa1")

@@ -206,7 +206,7 @@ def agrees(html: str) -> None:
 
 
 @given(_soup(_TAGS) | _soup(_TAGS, _FORMATTING))
-@settings(max_examples=1_200, deadline=None)
+@settings(max_examples=240, deadline=None)
 @example("<i><div><math></i><style><a href=x></style>")
 @example("<noscript><math></noscript><style><a href=x></style>")
 @example("text<noscript><math></noscript><style><a href=x></style>")
@@ -215,7 +215,7 @@ def test_links_agree_with_the_tree_whatever_is_open(html: str) -> None:
 
 
 @given(_soup(_TAGS, _PROBES * 8))
-@settings(max_examples=1_200, deadline=None)
+@settings(max_examples=240, deadline=None)
 def test_raw_text_agrees_with_the_tree_whatever_is_open(html: str) -> None:
     agrees(html)
 
@@ -224,7 +224,7 @@ def test_raw_text_agrees_with_the_tree_whatever_is_open(html: str) -> None:
     st.lists(st.sampled_from(["<head>", "<title>t</title>", " ", "<meta>", "<html>"])).map("".join),
     _soup(_TAGS, _FRAMES * 6, ["<frame src=@>", "<noframes>"] * 6),
 )
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_frames_agree_with_the_tree(head: str, html: str) -> None:
     agrees(f"{head}<frameset>{html}")
 
@@ -232,7 +232,7 @@ def test_frames_agree_with_the_tree(head: str, html: str) -> None:
 @given(
     st.lists(st.sampled_from([*"<a='\"/> x", "<a href=", "<svg", "<!--"]), max_size=40).map("".join)
 )
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=160, deadline=None)
 @example("<iframe src='<a href='<a href='http://b.test/<a href='<style>")
 def test_attributes_agree_with_the_tree(html: str) -> None:
     agrees(html)

@@ -151,7 +151,7 @@ _SOUP = st.sampled_from(_TAGS.replace("~", "\t").split(" "))
     before=st.lists(_SOUP, max_size=4).map("".join),
     unit=st.lists(_SOUP, min_size=1, max_size=8).map("".join),
 )
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=180, deadline=None)
 @example(before="<svg>", unit="<section></section><tr>")
 @example(before="", unit="<span><div></span></div>")
 @example(before="<select><svg>", unit="<input><path/>")
@@ -179,7 +179,7 @@ def _formatting_elements(html: bytes) -> int:
     before=st.lists(_SOUP, max_size=5).map("".join),
     unit=st.lists(_SOUP, min_size=1, max_size=8).map("".join),
 )
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=180, deadline=None)
 @example(before="<p><b\tid=1>", unit="<div>x</div>")
 @example(before="<a\thref=x><div><i>", unit="<a\thref=x></div>")
 @example(before="<svg><desc><b\tid=1>", unit="<section/></section>")

@@ -51,7 +51,7 @@ _BODIES = (
     body=_BODIES,
     read_first=st.booleans(),
 )
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=210, deadline=None)
 @example([("Content-Type", b"text/html; charset=\xff")], b"<title>\xed\xa0\x80", False)
 @example([("Link", b"<\xe9>; rel=next"), ("Refresh", b"0;\xff")], b"", False)
 def test_any_bytes_make_a_page(
@@ -74,7 +74,7 @@ def test_any_bytes_make_a_page(
 
 
 @given(_VALUES | st.binary(max_size=300))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=140, deadline=None)
 def test_any_bytes_are_a_robots_tag(value: bytes) -> None:
     for text in (value.decode("utf-8", "surrogateescape"), value.decode("latin-1")):
         assert isinstance(from_header([text], TOKENS), Directives)
@@ -82,7 +82,7 @@ def test_any_bytes_are_a_robots_tag(value: bytes) -> None:
 
 
 @given(_VALUES, _VALUES)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=140, deadline=None)
 def test_any_bytes_are_a_url_or_none(href: bytes, base: bytes) -> None:
     for decode in ("utf-8", "latin-1"):
         text = href.decode(decode, "surrogateescape")

@@ -255,13 +255,13 @@ _TAME = [
 
 
 @given(st.lists(st.sampled_from(_TAME), max_size=25).map("".join))
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_it_agrees_with_the_tree_on_tame_markup(html: str) -> None:
     check(html)
 
 
 @given(_ANY | _SPACED)
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=375, deadline=None)
 @example('<a\thref="x"><b></a>y</b><a\thref="x">z</a>')
 @example("<table><tr><td><a\thref=x></td><a\thref=y></table>")
 @example("<a\thref='x\"y'>\udcff</a>")
@@ -287,7 +287,7 @@ _FOREIGN = """
 @given(
     st.lists(st.sampled_from([piece.replace("~", " ") for piece in _FOREIGN.split()]), max_size=16)
 )
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_it_agrees_with_the_tree_on_foreign_content(pieces: list[str]) -> None:
     check("".join(piece.replace("@", f"l{at}") for at, piece in enumerate(pieces)))
 
@@ -300,7 +300,7 @@ _REFERENCES = """
 
 
 @given(st.lists(st.sampled_from(_REFERENCES.split()), max_size=8).map("".join))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=125, deadline=None)
 def test_references_are_decoded_as_the_parser_does(text: str) -> None:
     node = LexborHTMLParser(f'<p title="{text}">{text}</p>').css_first("p")
     assert node is not None

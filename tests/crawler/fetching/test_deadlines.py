@@ -205,7 +205,7 @@ events = st.lists(
 
 
 @given(slow_head_s=st.floats(0.0, 300.0), schedule=events)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=90, deadline=None)
 def test_the_rate_for_any_delivery_and_any_pause(slow_head_s: float, schedule: list[Event]) -> None:
     """A sender is given up if it brought too little while it was waited for, within a window or
     two; never for what passed while we did not read or were late."""

@@ -196,7 +196,7 @@ PATHS = (
 )
 
 
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     lines=st.lists(LINES, max_size=12),
     start=st.sampled_from(
@@ -212,7 +212,7 @@ def test_every_file_is_read_as_the_library_reads_it(
     assert google(body, agent, path) == model(body, agent, path.encode())
 
 
-@pytest.mark.parametrize("size", range(LINE_MAX - 30, LINE_MAX + 5))
+@pytest.mark.parametrize("size", [LINE_MAX + n for n in (-30, -9, -8, -7, -3, -2, -1, 0, 1, 4)])
 def test_over_long_lines_count_up_to_the_libraries_limit(size: int) -> None:
     """A line is cut at 16,663 bytes, and what is left of it counts."""
     start = b"User-agent: *\nDisallow: /\n"

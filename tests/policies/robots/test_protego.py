@@ -66,7 +66,7 @@ def explained(lines: list[str]) -> bool:
     return False
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(lines=st.lists(LINE, max_size=14), path=PATH, query=st.sampled_from(["", "?", "?a=b", "?q"]))
 def test_the_same_answers_as_protego(lines: list[str], path: str, query: str) -> None:
     body = "\n".join(lines)

@@ -63,7 +63,7 @@ def outcome_with(rig: Rig, kind: str, field: str, value: object, queued: Queued)
 
 
 @settings(
-    max_examples=30,
+    max_examples=12,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
@@ -103,7 +103,7 @@ async def test_no_value_in_any_field_ends_a_crawl(
 
 
 @settings(
-    max_examples=30,
+    max_examples=12,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
