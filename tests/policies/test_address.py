@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.address import AddressRules, is_loopback
+from tests.tables import each
 
 PUBLIC_ONLY = AddressRules()
 
 
-@pytest.mark.parametrize(
+@each(
     "address",
     [
         "1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111",
@@ -24,7 +25,7 @@ def test_public_addresses_may_be_connected_to(address: str) -> None:
     assert PUBLIC_ONLY.judge(address) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "why"),
     [
         ("0.0.0.0", "unspecified"),
@@ -78,7 +79,7 @@ def test_addresses_not_public_are_refused_with_the_reason(address: str, why: str
     assert "network.allow" in sentence
 
 
-@pytest.mark.parametrize("text", ["", "a.test", "127.1", "1.2.3.4/8", "[::1]"])
+@each("text", ["", "a.test", "127.1", "1.2.3.4/8", "[::1]"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     assert PUBLIC_ONLY.judge(text) == f"{text!r} is not an IP address"
 
@@ -91,7 +92,7 @@ def test_allow_names_ranges_and_single_addresses() -> None:
         assert rules.judge(address) is not None
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("localhost", "'localhost' is not an address range"),
@@ -106,7 +107,7 @@ def test_a_bad_range_is_named(text: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "loopback"),
     [
         ("localhost", True),
@@ -161,7 +162,7 @@ def test_no_text_raises(text: str) -> None:
     assert is_loopback(text) in (True, False)
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "why"),
     [
         ("168.63.129.16", "cloud"),

@@ -9,9 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policies.globs import Globs
+from tests.tables import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "text", "fits"),
     [
         ("", "", True),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,12 +14,13 @@ from policies.listing import (
     parse_date,
     parse_priority,
 )
+from tests.tables import each
 
 DAY = datetime(2024, 3, 5, tzinfo=UTC).timestamp()
 HOUR = 3600.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("2024", datetime(2024, 1, 1, tzinfo=UTC).timestamp()),

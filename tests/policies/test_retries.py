@@ -23,14 +23,13 @@ from policies.retries import (
     retry_after_s,
     retry_delay_s,
 )
+from tests.tables import each
 
 RULES = RetryRules()
 NOW_S = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
 
 
-@pytest.mark.parametrize(
-    "code", [FailureCode.TIMEOUT, FailureCode.PROTOCOL, FailureCode.BODY, FailureCode.HTTP]
-)
+@each("code", [FailureCode.TIMEOUT, FailureCode.PROTOCOL, FailureCode.BODY, FailureCode.HTTP])
 def test_failures_after_connecting_are_attempts(code: FailureCode) -> None:
     assert after_failure(code, 0, RULES) == RetryLater(in_s=2.0, attempts=1)
     assert after_failure(code, 1, RULES) == RetryLater(in_s=10.0, attempts=2)
@@ -79,7 +78,7 @@ def test_backoff_doubles_from_a_minute_to_a_day() -> None:
     assert backoff_s(12) == backoff_s(10**9) == 86_400
 
 
-@pytest.mark.parametrize(
+@each(
     ("header", "wait_s"),
     [
         (None, None),

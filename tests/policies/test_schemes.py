@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.schemes import is_mistyped
+from tests.tables import each
 
 ORDINARY = """
     about acct aim apt bitcoin blob bolo callto cid chrome chrome-extension coap coaps
@@ -39,7 +39,7 @@ def test_typos_are_found() -> None:
         assert is_mistyped(f"\n {scheme[0]}\t{scheme[1:].upper()}://example.com/"), scheme
 
 
-@pytest.mark.parametrize(
+@each(
     ("href", "mistyped"),
     [
         ("example.com:8080/x", True), ("www.example.com:80", True), ("localhost:8000/", True),

@@ -9,6 +9,7 @@ import pytest
 
 from policies.scope import SKIP_KEYS, SKIP_WORDS, Follow, Scope, ScopeRules, Skip
 from policies.url import canonical, host_of
+from tests.tables import each
 
 
 def scope_of(
@@ -28,7 +29,7 @@ def judge(scope: Scope, url: str, depth: int = 1, *, seed: bool = False) -> Skip
     return scope.judge(url, host=host_of(url), depth=depth, seed=seed)
 
 
-@pytest.mark.parametrize(
+@each(
     ("follow", "url", "reason"),
     [
         (Follow.HOST, "http://www.a.test/x", None),
@@ -47,8 +48,8 @@ def test_follow_is_relative_to_the_roots(follow: Follow, url: str, reason: Skip 
     assert judge(scope_of(rules=ScopeRules(follow=follow)), url) is reason
 
 
-@pytest.mark.parametrize("follow", [Follow.HOST, Follow.DOMAIN])
-@pytest.mark.parametrize(("root", "url"), [("a.test", "a.test."), ("a.test.", "a.test")])
+@each("follow", [Follow.HOST, Follow.DOMAIN])
+@each(("root", "url"), [("a.test", "a.test."), ("a.test.", "a.test")])
 def test_a_trailing_dot_is_the_same_host(follow: Follow, root: str, url: str) -> None:
     """As for the politeness slot."""
     scope = scope_of(f"http://{root}/", rules=ScopeRules(follow=follow))
@@ -98,7 +99,7 @@ def test_max_url_bytes() -> None:
     assert judge(scope, "http://a.test/1234567") is Skip.MAX_URL_BYTES
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "reason"),
     [
         ("/", None),
@@ -114,7 +115,7 @@ def test_max_path_segments(path: str, reason: Skip | None) -> None:
     assert judge(scope, "http://a.test" + path) is reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "reason"),
     [
         ("/a/a/a", None),
@@ -160,7 +161,7 @@ def test_a_seed_needs_no_include_pattern_but_heeds_exclude() -> None:
     assert judge(scope, "http://a.test/private", 0, seed=True) is Skip.EXCLUDED
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "expected"),
     [
         ("http://a.test/x", "http://a.test/x"),
@@ -179,7 +180,7 @@ def test_drop_params_keeps_the_order_of_the_rest(url: str, expected: str) -> Non
     assert scope_of().admit(url) == url
 
 
-@pytest.mark.parametrize(
+@each(
     ("wanted", "declared", "let_in"),
     [
         ((), None, True),

@@ -27,12 +27,13 @@ from policies.url import (
     unparsed_shown,
     without_userinfo,
 )
+from tests.tables import each
 
 _SUFFIXES = PublicSuffixList()
 BASE = "http://a.test/dir/page.html?x=1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("href", "expected"),
     [
         ("http://A.Test/", "http://a.test/"),
@@ -77,7 +78,7 @@ def test_canonical_form(href: str, expected: str) -> None:
     assert canonical(expected) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("href", "expected"),
     [
         ("other.html", "http://a.test/dir/other.html"),
@@ -104,7 +105,7 @@ def test_relative_hrefs_resolve_as_in_a_browser(href: str, expected: str | None)
     assert canonical(href, BASE) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "href",
     [
         "", "x", "/x", "//", "http://", "http://?", "ftp://a.test/", "mailto:a@b.test",
@@ -210,7 +211,7 @@ def test_canonical_form_goes_onto_the_wire_unchanged(href: str) -> None:
         assert yarl.URL(url, encoded=True).raw_path_qs == path_of(url)
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "origin", "host", "path"),
     [
         ("http://a.test/", "http://a.test", "a.test", "/"),
@@ -224,7 +225,7 @@ def test_pieces(url: str, origin: str, host: str, path: str) -> None:
     assert robots_url(origin) == origin + "/robots.txt"
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "domain"),
     [
         ("www.example.com", "example.com"),
@@ -271,7 +272,7 @@ def test_seed_becomes_canonical() -> None:
     assert parse_seed(" HTTP://A.test#x\n") == "http://a.test/"
 
 
-@pytest.mark.parametrize(
+@each(
     ("seed", "suggestion"),
     [
         ("example.com", "https://example.com"),
@@ -291,7 +292,7 @@ def test_nothing_is_guessed_but_the_url_meant_is_suggested(seed: str, suggestion
     assert f"did you mean {suggestion} ?" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     "seed", ["", "   ", "/path", "ftp://a.test/", "mailto:a@b.test", "http://a b/", "http://", "?"]
 )
 def test_a_hopeless_seed_gets_no_suggestion(seed: str) -> None:
@@ -315,7 +316,7 @@ def test_the_sentence_about_a_huge_seed_is_short() -> None:
     assert len(str(caught.value)) < 600
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shown"),
     [
         ("http://u:pw@a test/", "'http://…@a test/'"),

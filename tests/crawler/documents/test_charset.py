@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from crawler.documents.charset import to_utf8
 from crawler.documents.encoding_index import NAMES
+from tests.tables import each
 
 RUSSIAN = "Привет мир, это обычная страница на русском языке. " * 20
 JAPANESE = "これは日本語のページです。ニュースと記事があります。<br>" * 900
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "content_type", "text", "name"),
     [
         (b"plain", None, "plain", "utf-8"),
@@ -42,7 +43,7 @@ def test_declared(body: bytes, content_type: str | None, text: str, name: str) -
     assert (utf8.decode(errors="replace"), used) == (text, name)
 
 
-@pytest.mark.parametrize(
+@each(
     "label",
     [
         "nonsense",
@@ -91,7 +92,7 @@ def test_nothing_raises(body: bytes, content_type: str | None) -> None:
         utf8.decode()
 
 
-@pytest.mark.parametrize(
+@each(
     ("parameters", "name"),
     [
         ("charset= koi8-r", "koi8-r"),

@@ -24,6 +24,7 @@ from crawler.documents.encoding_index import (
 )
 from tests.crawler.documents.standard_decoders import read_slowly
 from tests.growth import assert_linear, repeated
+from tests.tables import each
 
 MULTI_BYTE = sorted({*DOUBLE_BYTE, "gbk", "iso-2022-jp"})
 # Bytes at which decoders change their state, and some that do nothing in particular.
@@ -99,7 +100,7 @@ def test_errors_take_no_markup(name: str, data: bytes) -> None:
     assert [text[chr(byte)] for byte in markup] == [found[byte] for byte in markup]
 
 
-@pytest.mark.parametrize("name", sorted(DOUBLE_BYTE))
+@each("name", sorted(DOUBLE_BYTE))
 def test_python_s_decoder_is_used_only_where_it_agrees(name: str) -> None:
     leads = (*range(0x80, 0x100), 0x41)
     sequences = [bytes((lead, trail)) for lead in leads for trail in range(256)]
@@ -122,7 +123,7 @@ def test_python_s_decoder_is_used_only_where_it_agrees(name: str) -> None:
     assert used > 6_000
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@each("name", sorted(NAMES))
 def test_time_is_linear_for_bytes_that_are_no_text(name: str) -> None:
     for unit in (b"\x80", b"\x81", b"\xff", b"\xd8\x00", b"\x00\xd8", b"\x1b$", b"\x81\x30\x81",
                  b"a\xa4\xa2\xff", b"\x1b$B!\n", b"\xfe\x39\xfe\x39"):  # fmt: skip

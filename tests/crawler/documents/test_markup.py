@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import deque
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
@@ -14,6 +13,7 @@ from crawler.documents import markup, open_elements, page
 from crawler.documents.links import PageLinks
 from crawler.documents.tree import build_tree
 from tests.growth import assert_linear
+from tests.tables import each
 
 URL = "http://a.test/dir/page.html"
 
@@ -47,7 +47,7 @@ def check(html: str, *, ordered: bool = True) -> None:
 # ---------------------------------------------------------------- cases
 
 
-@pytest.mark.parametrize(
+@each(
     "html",
     [
         "<svg><title/><a href=x>y</a></svg><a href=z>",
@@ -118,7 +118,7 @@ def test_links_are_those_of_the_tree(html: str) -> None:
     assert flat.title == tree.title
 
 
-@pytest.mark.parametrize(
+@each(
     "html",
     [
         "<a href=x>a<svg><text><![CDATA[b < c]]></text></svg>d</a>",
@@ -249,7 +249,7 @@ _UNITS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("before", ["", "<b><div>", "<svg>", "<span>"])
+@each("before", ["", "<b><div>", "<svg>", "<span>"])
 def test_it_is_linear(before: str) -> None:
     """Of anything, also behind much that is open, and before its end."""
     for unit in _UNITS:

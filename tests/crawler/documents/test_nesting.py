@@ -11,12 +11,13 @@ from selectolax.lexbor import LexborHTMLParser
 from crawler.documents import nesting, page
 from crawler.documents.nesting import is_tangled
 from tests.growth import assert_linear
+from tests.tables import each
 
 HEADERS = CIMultiDictProxy(CIMultiDict([("Content-Type", "text/html; charset=utf-8")]))
 PLAIN = "<div class='item'><p>text <a href='/x'>link</a> <b>bold</b> <br> <img src=i></p></div>\n"
 
 
-@pytest.mark.parametrize(
+@each(
     "html",
     [
         "",
@@ -48,13 +49,12 @@ PLAIN = "<div class='item'><p>text <a href='/x'>link</a> <b>bold</b> <br> <img s
         "<a class='a long name' href='x'><div><p>x</p></div></a>" * 9000,
         "<select><title><input></title>" + "<i></i>" * 900,
     ],
-    ids=lambda html: f"{html[:16]}…",
 )  # fmt: skip
 def test_ordinary_pages_are_not_tangled(html: str) -> None:
     assert not is_tangled(html.encode())
 
 
-@pytest.mark.parametrize(
+@each(
     "unit",
     [
         "<div>",
@@ -80,7 +80,7 @@ def test_nesting_cannot_be_hidden(unit: str) -> None:
     assert is_tangled(unit.encode() * 2000)
 
 
-@pytest.mark.parametrize(
+@each(
     "html",
     [
         "<p " + " ".join(f"a{n}" for n in range(101)) + ">",
@@ -108,7 +108,6 @@ def test_nesting_cannot_be_hidden(unit: str) -> None:
         "<math>" * 480 + "</td>" * 60_000,
         "<select>" + "<span>" * 480 + "<option>" * 30_000,
     ],
-    ids=lambda html: f"{html[:24]}…",
 )  # fmt: skip
 def test_other_worst_cases_are_found(html: str) -> None:
     assert is_tangled(html.encode())
@@ -195,7 +194,7 @@ def test_what_passes_the_walk_is_hardly_copied(before: str, unit: str) -> None:
             assert _formatting_elements(html) <= 2 * html.count(b"<") + bytes_max / 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "unit"),
     [
         ("<select>", "<option>x"), ("<select>", "<option selected>x"), ("", "</body><!-- -->x"),
@@ -205,7 +204,6 @@ def test_what_passes_the_walk_is_hardly_copied(before: str, unit: str) -> None:
         ("", "<p><font a=b>"), ("<b><div>" * 12_000, "</b>"), ("", "<form><div></form>"),
         ("<a x=1><div>" * 9, "<a x=2><p>y"), ("<p ", "a{n} "), ("", "<ruby><rt><rtc>"),
     ],
-    ids=lambda text: f"{text[:24]}…",
 )  # fmt: skip
 def test_anything_is_read_in_linear_time(before: str, unit: str) -> None:
     assert_linear(
@@ -221,7 +219,7 @@ TEXT = "text text text"
 VALUE = "a=" + "b" * 10
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "unit"),
     [
         ("", f"{TEXT}<td {VALUE}>"),
@@ -245,7 +243,7 @@ def test_text_that_the_parser_copies_again_and_again(before: str, unit: str) -> 
     assert is_tangled((before + unit * (800_000 // len(unit))).encode())
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "unit"),
     [
         ("<table>", f"<tr {VALUE}><td {VALUE}>{TEXT}</td><td {VALUE}>{TEXT}</td></tr>\n"),

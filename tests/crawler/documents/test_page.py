@@ -15,6 +15,7 @@ from policies.indexing import Directives
 from policies.scope import Skip
 from policies.url import canonical
 from tests.growth import assert_linear
+from tests.tables import each
 
 URL = "http://a.test/dir/page.html"
 TOKENS = ("examplebot",)
@@ -220,7 +221,7 @@ def test_directives_of_headers_and_meta_together(tangle: str) -> None:
 # ---------------------------------------------------------------- headers, types
 
 
-@pytest.mark.parametrize(
+@each(
     ("header", "expected"),
     [
         ('<x>; rel="next"', ["http://a.test/dir/x"]),
@@ -271,7 +272,7 @@ def test_other_types_give_what_their_headers_say() -> None:
     assert read_page.title is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("content_type", "wanted"),
     [
         ("text/html", True),
@@ -289,7 +290,7 @@ def test_bodies_with_links_are_wanted(content_type: str | None, wanted: bool) ->
     assert may_be_html(content_type) is wanted
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "count"),
     [
         (b"<html><a href=x>", 1),
@@ -339,7 +340,7 @@ def test_what_is_no_url_is_counted() -> None:
     assert read_page.skipped == {Skip.SCHEME: 3, Skip.UNPARSABLE: 1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("href", "reason"),
     [
         ("MailTo:x@y.test", Skip.SCHEME),
@@ -376,7 +377,7 @@ def test_markup_beyond_the_bound_is_not_read_and_counted() -> None:
     assert whole.skipped == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "unit"),
     [
         ("", "<div>"), ("", "<table><td>"), ("<a ", "x{n} "), ("", "<html x{n}>"),
@@ -387,7 +388,6 @@ def test_markup_beyond_the_bound_is_not_read_and_counted() -> None:
         ("", "<base href="), ("", "<meta name=robots content=noindex>"), ("", "<"), ("", "< a"),
         ("", "</"), ("", "<p\x00"),
     ],
-    ids=lambda text: f"{text[:16]}…",
 )  # fmt: skip
 def test_no_document_takes_long(before: str, unit: str) -> None:
     def html(size: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -14,6 +13,7 @@ from crawler.fetching.request import readable
 from policies.indexing import Directives, from_header, from_meta
 from policies.url import canonical, parse_seed
 from tests.growth import assert_linear, repeated
+from tests.tables import each
 
 URL = "http://a.test/dir/"
 TOKENS = ("examplebot",)
@@ -112,7 +112,7 @@ _REPEATED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("piece", _REPEATED)
+@each("piece", _REPEATED)
 def test_no_repetition_takes_long(piece: str) -> None:
     """Where it is read as header, as href and as meta element."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.documents.encoding_index import NAMES
 from crawler.documents.prescan import declared_encoding
 from tests.growth import assert_linear, repeated
+from tests.tables import each
 
 K = "koi8-r"
 
 
-@pytest.mark.parametrize(
+@each(
     ("head", "declared"),
     [
         ("<meta charset=koi8-r>", K),

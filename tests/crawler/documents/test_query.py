@@ -19,6 +19,7 @@ from crawler.sinks.requisites import requisites
 from policies.url import canonical
 from tests.crawler.sinks.doubles import Everything
 from tests.growth import assert_linear, repeated
+from tests.tables import each
 
 URL = "https://a.test/d/p?old"
 AS_UTF8 = {"utf-8", "utf-16le", "utf-16be", "replacement"}
@@ -26,7 +27,7 @@ LEGACY = sorted(NAMES - AS_UTF8)
 WORD = "поиск"
 
 
-@pytest.mark.parametrize(
+@each(
     ("encoding", "query", "meant"),
     [
         ("windows-1251", "q=поиск", "q=%EF%EE%E8%F1%EA"),

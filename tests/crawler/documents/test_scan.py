@@ -18,6 +18,7 @@ from crawler.documents.tree import build_tree
 from policies.indexing import from_meta
 from tests.cpu_time import reference_s
 from tests.growth import assert_linear, repeated
+from tests.tables import each
 
 pytestmark = pytest.mark.skipif(not scan._SOUND, reason="every page gets a tree")
 
@@ -106,13 +107,13 @@ def test_law_7_the_rows_of_one_page_take_bounded_memory() -> None:
     assert scan.rows("<a href=x>" * scan._ROWS_MAX) is None
 
 
-@pytest.mark.parametrize("html", ORDINARY, ids=lambda html: f"{html[:30]}…")
+@each("html", ORDINARY)
 def test_ordinary_pages_need_no_tree(html: str) -> None:
     assert scan.rows(html) is not None
     check(html)
 
 
-@pytest.mark.parametrize("html", ORDINARY, ids=lambda html: f"{html[:30]}…")
+@each("html", ORDINARY)
 def test_an_anchor_is_read_when_it_is_asked_for(html: str) -> None:
     read = page.parse_page(URL, HEADERS, html.encode(), tokens=TOKENS)
     for url, anchor, _ in by_tree(html.encode()).links:
@@ -122,7 +123,7 @@ def test_an_anchor_is_read_when_it_is_asked_for(html: str) -> None:
 # ---------------------------------------------------------------- it does not
 
 
-@pytest.mark.parametrize(
+@each(
     "html",
     [
         "<table><a href=x>moves</a><tr><td><a href=y></table>",
@@ -160,7 +161,6 @@ def test_an_anchor_is_read_when_it_is_asked_for(html: str) -> None:
         "<a href=x\x00y>",
         "</ ><a href=x>",
     ],
-    ids=lambda html: f"{html[:30]}…",
 )  # fmt: skip
 def test_what_only_a_tree_can_tell_is_left_to_it(html: str) -> None:
     if scan.rows(html) is not None:
@@ -319,7 +319,7 @@ _UNITS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("unit", _UNITS)
+@each("unit", _UNITS)
 def test_it_is_linear(unit: str) -> None:
     """Of whatever it may stumble over."""
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from crawler.fetching import cookies
 from crawler.fetching.cookies import COOKIES_MAX, Cookies
+from tests.tables import each
 
 NOW_S = 1_800_000_000.0
 
@@ -206,8 +207,8 @@ ORIGINS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("to", ORIGINS)
-@pytest.mark.parametrize("from_", ORIGINS)
+@each("to", ORIGINS)
+@each("from_", ORIGINS)
 def test_a_cookie_stays_with_its_scheme_and_port(from_: str, to: str) -> None:
     """But for http to https on their own ports; a host-only one, with its host."""
     jars = Cookies(WallClock())

@@ -18,6 +18,7 @@ from crawler.fetching.exchange import BEAT_S, Bound, Exchange, Watchdog
 from crawler.fetching.request import FetchLimits, Request
 from tests.crawler.conftest import Serve
 from tests.crawler.fetching.readers import Reads
+from tests.tables import each
 
 RATE = 100.0
 WINDOW_S = 10.0
@@ -159,7 +160,7 @@ def test_no_deadline_counts_once_all_has_come() -> None:
     assert rig.met is None
 
 
-@pytest.mark.parametrize("bound", [Bound.CONNECT, Bound.HEAD, Bound.RATE, Bound.TOTAL])
+@each("bound", [Bound.CONNECT, Bound.HEAD, Bound.RATE, Bound.TOTAL])
 def test_our_own_lateness_is_not_charged(bound: Bound) -> None:
     late_s = 120.0
     rig = Rig(FetchLimits(timeout_s=60.0 if bound is Bound.TOTAL else 5000.0, head_s=20.0))

@@ -12,6 +12,7 @@ from crawler.mcp_server.arguments import Format
 from crawler.mcp_server.page_memory import BYTES_MAX, KEPT_S, PAGES_MAX, KeptPage, PageMemory
 from crawler.mcp_server.page_text import NoTextError, PageText, page_text
 from crawler.mcp_server.visible_text import visible_text
+from tests.tables import each
 
 
 def response(body: str | bytes, kind: str | None = "text/html; charset=utf-8") -> Response:
@@ -41,7 +42,7 @@ def test_visible_text_has_a_line_for_each_block() -> None:
     assert lines == ["Home Shop", "Hello world, again", "after", "a b", "c"]
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         "",
@@ -56,7 +57,7 @@ def test_visible_text_has_a_line_for_each_block() -> None:
         b"\xff\xfe\xfd",
     ],
 )
-@pytest.mark.parametrize("wanted", ["markdown", "text", "html"])
+@each("wanted", ["markdown", "text", "html"])
 def test_hostile_markup_yields_text(body: str | bytes, wanted: Format) -> None:
     text = text_of(body, wanted)
     assert "\0" not in text.text.for_model()
@@ -123,7 +124,7 @@ def test_links_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> 
     assert text.text.for_model().endswith("- and 3 more links")
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "shown"),
     [
         ("text/plain", True),

@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 import tracemalloc
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.sinks.inert import inert_xml, is_markup, is_xml
 from tests.growth import assert_linear
+from tests.tables import each
 
 SVG = "<svg xmlns='http://www.w3.org/2000/svg'>"
 
@@ -20,7 +20,7 @@ def inert(text: str) -> str:
     return inert_xml(text.encode()).decode().partition("?>\n")[2]
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "kept"),
     [
         (SVG + "<path d='M0 0'/><text>a &amp; b</text></svg>",) * 2,
@@ -102,7 +102,7 @@ def test_no_bytes_fail(body: bytes) -> None:
     is_xml("", body)
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "unit", "behind"),
     [
         ("<svg ", "a", ""),  # a tag that is not closed

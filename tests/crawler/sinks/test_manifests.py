@@ -15,6 +15,7 @@ from crawler.sinks.requisites import requisites
 from tests.crawler.sinks.doubles import Replacing
 from tests.crawler.sinks.test_mirror import mirror
 from tests.growth import assert_linear
+from tests.tables import each
 
 if TYPE_CHECKING:
     from tests.crawler.sinks.conftest import MakePage
@@ -30,7 +31,7 @@ MANIFEST = {
 BODY = json.dumps(MANIFEST, ensure_ascii=False).encode()
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "content_type"),
     [
         (URL, "application/octet-stream"), (URL, None),
@@ -69,7 +70,7 @@ def test_it_is_where_the_page_leads_and_leads_to_files(
     assert json.loads(file.read_bytes()) == meant
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b"", b"null", b"[]", b'"src"', b'{"icons": "src"}', b'{"src" x', b'{"icons":[{"src":""}]}',

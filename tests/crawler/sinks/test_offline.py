@@ -17,6 +17,7 @@ from crawler.sinks.references import ReferenceRole
 from crawler.sinks.relinking import relinked
 from policies.url import canonical
 from tests.crawler.sinks.doubles import Everything
+from tests.tables import each
 
 URL = "https://a.test/x/page"
 PATH = file_of(URL, ReferenceRole.PAGE)
@@ -39,7 +40,7 @@ def offline(
     return page.decode("utf-8-sig")
 
 
-@pytest.mark.parametrize(
+@each(
     ("html", "part"),
     [
         ('<a href="known#top">', 'href="known~.html#top"'),

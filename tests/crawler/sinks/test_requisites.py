@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from crawler.sinks.requisites import REQUISITES_MAX, requisites
 from crawler.sinks.styles import in_srcset, in_style
 from tests.crawler.sinks.doubles import Replacing
 from tests.growth import assert_linear, repeated
+from tests.tables import each
 
 URL = "http://a.test/x/"
 
@@ -22,7 +22,7 @@ def of(html: str, *, scripts: bool = False) -> list[str]:
     return [url.removeprefix("http://a.test") for url in found.roles]
 
 
-@pytest.mark.parametrize(
+@each(
     ("html", "found"),
     [
         ('<img src="a.png"><img src="a.png#x">', ["/x/a.png"]),
@@ -91,9 +91,7 @@ def test_it_never_raises(text: str) -> None:
     of(f'<style>{text}</style><img srcset="{text}"><meta http-equiv=refresh content="{text}">')
 
 
-@pytest.mark.parametrize(
-    "piece", ["url(", "/*", '"', "url('", "@import ", "\\", "url(\\", '\\"', "\\'"]
-)
+@each("piece", ["url(", "/*", '"', "url('", "@import ", "\\", "url(\\", '\\"', "\\'"])
 def test_no_style_takes_long(piece: str) -> None:
     for first in ("", "'", '"', 'url("'):
         assert_linear(
@@ -117,7 +115,7 @@ def test_the_addresses_of_an_image_set() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "unit"),
     [
         ("image-set(", "a"),

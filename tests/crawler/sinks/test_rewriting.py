@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from crawler.documents.markup import tags_with_attributes, tokens
 from crawler.sinks.offline import OfflineReferences, offline_page
 from crawler.sinks.relinking import relinked
 from tests.growth import assert_linear
+from tests.tables import each
 
 PIECES = st.sampled_from(
     [
@@ -93,7 +93,7 @@ def test_every_tag_with_attributes_is_found(html: bytes) -> None:
     assert found == [tag[:4] for tag in tokens(html) if of_interest(tag.name, tag.attributes)]
 
 
-@pytest.mark.parametrize("unit", HOSTILE)
+@each("unit", HOSTILE)
 def test_rewriting_takes_linear_time(unit: str) -> None:
     def rewrite(body: bytes) -> None:
         links = OfflineReferences("http://a.test/", "a.test/index.html", files=(), scripts=True)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from crawler.sinks.symbols import Symbols, drawings_used
 from tests.crawler.sinks.test_mirror import mirror
 from tests.growth import assert_linear
+from tests.tables import each
 
 if TYPE_CHECKING:
     from tests.crawler.sinks.conftest import MakePage
@@ -75,7 +76,7 @@ def test_the_end_of_a_run_copies_what_pages_use(
     assert (tmp_path / "a.test/index.html").read_text() == page
 
 
-@pytest.mark.parametrize(
+@each(
     "inner",
     [
         "<script>x</script>", "<image href='data:image/png;base64,x'/>", "<a href='https://e.test'/>",
@@ -106,7 +107,7 @@ def test_a_copy_ends_no_value_and_no_tag(parts: list[str]) -> None:
         assert re.fullmatch(r'(?:<[A-Za-z]+(?: [\w-]+="[^"<>&=\\\'/]*")*>|</[A-Za-z]+>)*', copy)
 
 
-@pytest.mark.parametrize(
+@each(
     "href",
     ["../../x.svg", "/x.svg", "file:///x.svg", "../.courtly/x.svg", "x.svg/../../../y.svg"],
 )  # fmt: skip

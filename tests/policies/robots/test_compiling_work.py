@@ -6,12 +6,12 @@ import itertools
 import string
 import time
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import robots
 from policies.robots.dialects import DIALECTS
+from tests.tables import each
 
 SIZE = 160_000
 RATIO_MAX = 20  # to a file of ordinary rules; some took 50 times as long
@@ -54,8 +54,8 @@ def check(line: str, name: str) -> None:
     assert cpu_s(file_of(line), name) < RATIO_MAX * cpu_s(ordinary, name)
 
 
-@pytest.mark.parametrize("name", ["rfc9309", "google", "yandex"])
-@pytest.mark.parametrize(
+@each("name", ["rfc9309", "google", "yandex"])
+@each(
     "line",
     [
         "Allow:*:@@@",

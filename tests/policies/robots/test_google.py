@@ -6,11 +6,11 @@ one line after the other; nothing of it is shared with what it is compared to.
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import robots
+from tests.tables import each
 
 BLANKS = b" \t\n\x0b\x0c\r"
 LINE_MAX = 2_083 * 8
@@ -212,7 +212,7 @@ def test_every_file_is_read_as_the_library_reads_it(
     assert google(body, agent, path) == model(body, agent, path.encode())
 
 
-@pytest.mark.parametrize("size", [LINE_MAX + n for n in (-30, -9, -8, -7, -3, -2, -1, 0, 1, 4)])
+@each("size", [LINE_MAX + n for n in (-30, -9, -8, -7, -3, -2, -1, 0, 1, 4)])
 def test_over_long_lines_count_up_to_the_libraries_limit(size: int) -> None:
     """A line is cut at 16,663 bytes, and what is left of it counts."""
     start = b"User-agent: *\nDisallow: /\n"
@@ -222,7 +222,7 @@ def test_over_long_lines_count_up_to_the_libraries_limit(size: int) -> None:
         assert google(body, "bot", path) == model(body, "bot", path.encode())
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "allowed"),
     [
         ("/", False), ("/a/", True), ("/a/index.html", True), ("/a/index.htm", False),
@@ -252,7 +252,7 @@ def test_acap_lines_are_no_rules_for_google() -> None:
         assert not robots.parse(body).decide("/a", agent="bot", dialect="slurp").allowed
 
 
-@pytest.mark.parametrize("name", ["rfc9309", "bing", "teoma", "yandex", "google2010"])
+@each("name", ["rfc9309", "bing", "teoma", "yandex", "google2010"])
 def test_names_with_digits_are_compared_whole(name: str) -> None:
     def obeys(agent: str, value: str) -> bool:
         file = robots.parse(f"User-agent: {value}\nDisallow: /\n".encode())

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from policies.robots.dialect import Precedence
 from policies.robots.dialects import DIALECTS
 from policies.robots.index import Index
 from policies.robots.pattern import NONE, Pattern
+from tests.tables import each
 
 LETTERS = st.text(alphabet="ab/", max_size=6)
 TOKEN = st.sampled_from(
@@ -102,8 +102,8 @@ def test_an_index_finds_the_least_rank(patterns: list[Pattern], paths: list[str]
         assert index.best(path) == min(naive, default=NONE)
 
 
-@pytest.mark.parametrize("count", [10, 100, 1_000])
-@pytest.mark.parametrize("shape", ["{}", "/same/stem/{}", "/*{}*x", "/same/stem/*{}$", "{}{}{}"])
+@each("count", [10, 100, 1_000])
+@each("shape", ["{}", "/same/stem/{}", "/*{}*x", "/same/stem/*{}$", "{}{}{}"])
 def test_an_index_of_many_alike(count: int, shape: str) -> None:
     """Large files take other ways through the index: crowded stems, many lengths."""
     body = ["User-agent: *"]

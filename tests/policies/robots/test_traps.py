@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies import robots
+from tests.tables import each
 
 NAMES = (
     "slurp",
@@ -322,7 +323,7 @@ def test_the_cases_cover_every_dialect() -> None:
 # ---------------------------------------------------------------- agents of our own
 
 
-@pytest.mark.parametrize(
+@each(
     "agent",
     [
         "examplebot/1.0",
@@ -331,14 +332,14 @@ def test_the_cases_cover_every_dialect() -> None:
         "examplebot (+https://a.test)",
     ],
 )
-@pytest.mark.parametrize("dialect", NAMES)
+@each("dialect", NAMES)
 def test_our_own_name_may_come_with_a_version(dialect: str, agent: str) -> None:
     file = robots.parse(b"User-agent: examplebot\nDisallow: /\n")
     assert not file.decide("/x", agent=agent, dialect=dialect).allowed
 
 
-@pytest.mark.parametrize("agent", ["", " ", "/1.0"])
-@pytest.mark.parametrize("dialect", NAMES)
+@each("agent", ["", " ", "/1.0"])
+@each("dialect", NAMES)
 def test_an_empty_name_is_nobody(dialect: str, agent: str) -> None:
     file = robots.parse(b"User-agent: examplebot\nDisallow: /\n\nUser-agent: *\nDisallow: /a\n")
     assert file.decide("/x", agent=agent, dialect=dialect).allowed
@@ -413,7 +414,7 @@ DELAYS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "delays"), DELAYS)
+@each(("body", "delays"), DELAYS)
 def test_crawl_delay(body: str, delays: dict[str, float]) -> None:
     file = robots.parse(body.encode())
     found = {name: file.rule_set("examplebot", name).crawl_delay_s for name in NAMES}

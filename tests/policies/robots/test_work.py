@@ -18,6 +18,7 @@ from policies.robots.pattern import NONE, Pattern
 from tests.cpu_time import reference_s
 from tests.growth import assert_linear
 from tests.policies.robots.test_properties import add
+from tests.tables import each
 
 CEILING = 10  # times the reference of the machine's speed: ten times what a verdict may take
 PATH = 2_000
@@ -152,7 +153,7 @@ def hopeless() -> tuple[bytes, str]:
     return file_of(lines), path + "c/"
 
 
-@pytest.mark.parametrize("name", ["slurp", "rfc9309", "google", "yandex"])
+@each("name", ["slurp", "rfc9309", "google", "yandex"])
 def test_what_cannot_be_judged_in_time_is_disallowed_and_says_so(name: str) -> None:
     body, path = hopeless()
     file = robots.parse(body.replace(b"*c\n", b"*c*ab$\n"))
@@ -181,7 +182,7 @@ def test_explaining_is_bounded_too() -> None:
             assert len(file.decide(path, agent="x", dialect=name).losers) <= 100
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "unit"),
     [
         (b"", b"User-agent: a\n"), (b"", b"User-agent: a\nDisallow:/\n"), (b"Disallow: /", b"a"),
