@@ -186,30 +186,34 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-async def test_checks(twins: Twins, damage: str) -> None:
+async def test_checks(twins: Twins) -> None:
     """They find the same."""
-    await twins.ours.execute(DAMAGE[damage])
-    await twins.copy()
-    found = {}
-    for name, sql in sqlite_statements("checks").items():
-        ours, theirs = await twins.rows(statements("checks")[name], sql)
-        assert sorted(ours, key=repr) == sorted(theirs, key=repr), name
-        if name in ("recounted", "summed"):
-            half = len(ours[0]) // 2
-            found[name] = sum(row[1 : half + 1] != row[half + 1 :] for row in ours)
-        else:
-            found[name] = ours[0][0]
-    assert any(found.values()) == (damage != "nothing"), found
+    for damage, sql in DAMAGE.items():
+        await twins.ours.execute("SAVEPOINT sound")
+        await twins.ours.execute(sql)
+        await twins.copy()
+        found = {}
+        for name, check in sqlite_statements("checks").items():
+            ours, theirs = await twins.rows(statements("checks")[name], check)
+            assert sorted(ours, key=repr) == sorted(theirs, key=repr), (damage, name)
+            if name in ("recounted", "summed"):
+                half = len(ours[0]) // 2
+                found[name] = sum(row[1 : half + 1] != row[half + 1 :] for row in ours)
+            else:
+                found[name] = ours[0][0]
+        assert any(found.values()) == (damage != "nothing"), (damage, found)
+        await twins.ours.execute("ROLLBACK TO SAVEPOINT sound")
 
 
-@pytest.mark.parametrize("change", ["visited = visited + 1", "session = 99", "hosts = hosts - 1"])
-async def test_the_check_of_sums(twins: Twins, change: str) -> None:
+async def test_the_check_of_sums(twins: Twins) -> None:
     """It does not matter which session counted what."""
     sql = statements("checks")["totals"]
     assert await twins.ours.fetchval(sql) == 0
-    await twins.ours.execute(f"UPDATE totals SET {change} WHERE session = 1")
-    assert await twins.ours.fetchval(sql) == (change != "session = 99")
+    for change in ("session = 99", "visited = visited + 1", "hosts = hosts - 1"):
+        await twins.ours.execute("SAVEPOINT sound")
+        await twins.ours.execute(f"UPDATE totals SET {change} WHERE session = 1")
+        assert await twins.ours.fetchval(sql) == (change != "session = 99"), change
+        await twins.ours.execute("ROLLBACK TO SAVEPOINT sound")
 
 
 def test_sql_names_no_schema() -> None:
