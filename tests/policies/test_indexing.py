@@ -126,14 +126,10 @@ def test_what_is_no_longer_available_may_not_be_indexed() -> None:
 @each(
     ("rel", "nofollow"),
     [
-        (None, False),
-        ("", False),
-        ("nofollow", True),
-        ("external NoFollow\tnoopener", True),
-        ("ugc sponsored", False),
-        ("nofollowing", False),
+        (None, False), ("", False), ("nofollow", True), ("external NoFollow\tnoopener", True),
+        ("ugc sponsored", False), ("nofollowing", False),
     ],
-)
+)  # fmt: skip
 def test_rel(rel: str | None, nofollow: bool) -> None:
     assert rel_nofollow(rel) is nofollow
 

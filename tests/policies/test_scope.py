@@ -102,14 +102,10 @@ def test_max_url_bytes() -> None:
 @each(
     ("path", "reason"),
     [
-        ("/", None),
-        ("/a/b/c", None),
-        ("/a/b/c/", None),
-        ("/a/b/c/d", Skip.MAX_PATH_SEGMENTS),
-        ("/a/b/c/d/", Skip.MAX_PATH_SEGMENTS),
-        ("/a/b?x=/c/d/e/f", None),
+        ("/", None), ("/a/b/c", None), ("/a/b/c/", None), ("/a/b/c/d", Skip.MAX_PATH_SEGMENTS),
+        ("/a/b/c/d/", Skip.MAX_PATH_SEGMENTS), ("/a/b?x=/c/d/e/f", None),
     ],
-)
+)  # fmt: skip
 def test_max_path_segments(path: str, reason: Skip | None) -> None:
     scope = scope_of("http://a.test/", rules=ScopeRules(max_path_segments=3))
     assert judge(scope, "http://a.test" + path) is reason
@@ -118,17 +114,11 @@ def test_max_path_segments(path: str, reason: Skip | None) -> None:
 @each(
     ("path", "reason"),
     [
-        ("/a/a/a", None),
-        ("/a/a/a/", None),
-        ("/a/b/a/c/a/d", None),
-        ("/a/a/b/b/c/c/d/d", None),
-        ("/a/a/a/a", Skip.MAX_REPEATED_SEGMENT),
-        ("/a/b/a/b/a/b/a", Skip.MAX_REPEATED_SEGMENT),
-        ("/x////y", None),
-        ("/x/////y", Skip.MAX_REPEATED_SEGMENT),
-        ("/x?a/a/a/a/a", None),
+        ("/a/a/a", None), ("/a/a/a/", None), ("/a/b/a/c/a/d", None), ("/a/a/b/b/c/c/d/d", None),
+        ("/a/a/a/a", Skip.MAX_REPEATED_SEGMENT), ("/a/b/a/b/a/b/a", Skip.MAX_REPEATED_SEGMENT),
+        ("/x////y", None), ("/x/////y", Skip.MAX_REPEATED_SEGMENT), ("/x?a/a/a/a/a", None),
     ],
-)
+)  # fmt: skip
 def test_max_repeated_segment(path: str, reason: Skip | None) -> None:
     scope = scope_of("http://a.test/")
     assert judge(scope, "http://a.test" + path) is reason

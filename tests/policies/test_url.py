@@ -228,19 +228,12 @@ def test_pieces(url: str, origin: str, host: str, path: str) -> None:
 @each(
     ("host", "domain"),
     [
-        ("www.example.com", "example.com"),
-        ("www.example.co.uk", "example.co.uk"),
-        ("a.github.io", "a.github.io"),
-        ("b.a.test", "a.test"),
-        ("localhost", "localhost"),
-        ("co.uk", "co.uk"),
-        ("127.0.0.1", "127.0.0.1"),
-        ("2001:db8::1", "2001:db8::1"),
-        ("www.example.com.", "example.com"),
-        ("www.xn--fiqs8s", "www.xn--fiqs8s"),
-        (".", "."),
+        ("www.example.com", "example.com"), ("www.example.co.uk", "example.co.uk"),
+        ("a.github.io", "a.github.io"), ("b.a.test", "a.test"), ("localhost", "localhost"),
+        ("co.uk", "co.uk"), ("127.0.0.1", "127.0.0.1"), ("2001:db8::1", "2001:db8::1"),
+        ("www.example.com.", "example.com"), ("www.xn--fiqs8s", "www.xn--fiqs8s"), (".", "."),
     ],
-)
+)  # fmt: skip
 def test_registrable_domain(host: str, domain: str) -> None:
     assert registrable_domain(host) == domain
     assert slot_of(host, by_domain=True) == domain

@@ -78,13 +78,9 @@ def test_the_arguments_of_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     given = server("postgresql://me@a,b:7/x?connect_timeout=3&options=-c%20work_mem%3D1MB")
     assert replace(given, password="env:COURTLY_TEST").connect_arguments() == {
         "dsn": "postgresql://?options=-c%20work_mem%3D1MB&application_name=courtly",
-        "host": ["a", "b"],
-        "port": [5432, 7],
-        "user": "me",
-        "database": "x",
-        "password": MARK,
+        "host": ["a", "b"], "port": [5432, 7], "user": "me", "database": "x", "password": MARK,
         "timeout": 3.0,
-    }
+    }  # fmt: skip
     bare = server("postgresql:///x").connect_arguments()
     assert [bare[name] for name in ("host", "port", "user", "password")] == [None] * 4
 

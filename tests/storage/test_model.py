@@ -211,21 +211,13 @@ class Stores(RuleBasedStateMachine):
         shown = [
             [
                 (
-                    q.url,
-                    q.depth,
-                    q.priority,
-                    q.attempts,
-                    q.refusals,
-                    q.seed,
-                    q.sitemap,
-                    q.hops,
-                    q.requisite,
-                    q.requisite_depth,
+                    q.url, q.depth, q.priority, q.attempts, q.refusals, q.seed, q.sitemap, q.hops,
+                    q.requisite, q.requisite_depth,
                 )
                 for q in hand.urls
             ]
             for hand in (one, other)
-        ]
+        ]  # fmt: skip
         assert shown[0] == shown[1]
         assert one.next_due_in_s == other.next_due_in_s
         assert one.next_revisit_in_s == other.next_revisit_in_s

@@ -46,19 +46,10 @@ def test_declared(body: bytes, content_type: str | None, text: str, name: str) -
 @each(
     "label",
     [
-        "nonsense",
-        "punycode",
-        "idna",
-        "unicode_escape",
-        "zlib",
-        "utf-7",
-        "rot13",
-        "mbcs",
-        "ü",
-        "_",
-        "aliases",
+        "nonsense", "punycode", "idna", "unicode_escape", "zlib", "utf-7", "rot13", "mbcs", "ü",
+        "_", "aliases",
     ],
-)
+)  # fmt: skip
 def test_encodings_that_are_not_the_web_s_are_not_used(label: str) -> None:
     body = f"<meta charset={label}>".encode() + "ü".encode()
     assert to_utf8(body, f"text/html; charset={label}") == (body, "utf-8")

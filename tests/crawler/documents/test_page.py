@@ -275,17 +275,11 @@ def test_other_types_give_what_their_headers_say() -> None:
 @each(
     ("content_type", "wanted"),
     [
-        ("text/html", True),
-        ("Text/HTML;charset=x", True),
-        ("text/html, text/html", True),
-        ("application/xhtml+xml", True),
-        (None, True),
-        ("text/plain", False),
-        ("application/json", False),
-        ("image/svg+xml", False),
-        ("", False),
+        ("text/html", True), ("Text/HTML;charset=x", True), ("text/html, text/html", True),
+        ("application/xhtml+xml", True), (None, True), ("text/plain", False),
+        ("application/json", False), ("image/svg+xml", False), ("", False),
     ],
-)
+)  # fmt: skip
 def test_bodies_with_links_are_wanted(content_type: str | None, wanted: bool) -> None:
     assert may_be_html(content_type) is wanted
 
@@ -343,18 +337,13 @@ def test_what_is_no_url_is_counted() -> None:
 @each(
     ("href", "reason"),
     [
-        ("MailTo:x@y.test", Skip.SCHEME),
-        ("\x01 java\nscript:x", Skip.SCHEME),
-        ("tel:1", Skip.SCHEME),
-        ("https://", Skip.UNPARSABLE),
-        ("HTTP://a b/", Skip.UNPARSABLE),
-        ("//[", Skip.UNPARSABLE),
-        ("http://a.test:99999/", Skip.UNPARSABLE),
-        ("ht\ntp\t://[", Skip.UNPARSABLE),
-        (" h\rttps\n://a b/", Skip.UNPARSABLE),
+        ("MailTo:x@y.test", Skip.SCHEME), ("\x01 java\nscript:x", Skip.SCHEME),
+        ("tel:1", Skip.SCHEME), ("https://", Skip.UNPARSABLE), ("HTTP://a b/", Skip.UNPARSABLE),
+        ("//[", Skip.UNPARSABLE), ("http://a.test:99999/", Skip.UNPARSABLE),
+        ("ht\ntp\t://[", Skip.UNPARSABLE), (" h\rttps\n://a b/", Skip.UNPARSABLE),
         ("ht\ntpx:", Skip.SCHEME),
     ],
-)
+)  # fmt: skip
 def test_a_foreign_scheme_is_told_from_what_cannot_be_parsed(href: str, reason: Skip) -> None:
     links = PageLinks("http://a.test/")
     assert links.add(href) is None

@@ -198,15 +198,9 @@ def test_blocks_in_an_anchor_need_no_tree_where_no_paragraph_is_open(held: str) 
     assert scan.anchor_text(held + "</a>", blocks=False) is None
     assert scan.anchor_text(held + "</a>", blocks=True) is not None
     for before in (
-        "",
-        "<p>d</p>",
-        "<p>d <b>e</b><br></p>",
-        "</p>",
-        "<div><h1>",
-        "<li>",
-        "<b><p></b></p>",
+        "", "<p>d</p>", "<p>d <b>e</b><br></p>", "</p>", "<div><h1>", "<li>", "<b><p></b></p>",
         "<!-- <p -->",
-    ):
+    ):  # fmt: skip
         assert scan.paragraphs_are_closed(before + anchor)
         check(before + anchor)
     for before in ("<p>", "<p>d<p></p>", "<p><button></p></button>", "<p><b>", "<p><div></p>"):
@@ -336,16 +330,12 @@ def test_it_is_linear(unit: str) -> None:
 @pytest.mark.parametrize(
     "html",
     [
-        "<p" + " a" * 1_000_000 + ">",
-        "<a href=x>" + "<" * 2_000_000,
-        "<" * 2_000_000,
-        "<!--" + "- " * 1_000_000 + "-->",
-        "<script>" + "<" * 2_000_000 + "</script>",
-        ("<p" + " a" * 1_200 + ">") * 800,
-        "<a href=x>y</a>" * 100_000,
+        "<p" + " a" * 1_000_000 + ">", "<a href=x>" + "<" * 2_000_000, "<" * 2_000_000,
+        "<!--" + "- " * 1_000_000 + "-->", "<script>" + "<" * 2_000_000 + "</script>",
+        ("<p" + " a" * 1_200 + ">") * 800, "<a href=x>y</a>" * 100_000,
     ],
     ids=lambda html: f"{html[:30]}…",
-)
+)  # fmt: skip
 def test_no_step_holds_other_threads_up(html: str) -> None:
     """The interpreter's lock is held while one match is made: it went up to 0.35 s for 5 MB."""
     longest_s, began_s = 0.0, time.thread_time()

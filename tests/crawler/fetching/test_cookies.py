@@ -83,18 +83,13 @@ def test_an_address_has_cookies_of_its_own(jars: Cookies) -> None:
 @pytest.mark.parametrize(
     ("set_by", "attribute", "asked", "sent"),
     [
-        ("/a/b", "", "/a/", True),
-        ("/a/b", "", "/a/c/d", True),
-        ("/a/b", "", "/", False),
-        ("/a/b", "", "/ab", False),
-        ("/a/b", "; Path=/", "/x", True),
-        ("/", "; Path=/a", "/a", True),
-        ("/", "; Path=/a", "/a/b?c", True),
-        ("/", "; Path=/a", "/ab", False),
-        ("/", "; Path=relative", "/x", True),
+        ("/a/b", "", "/a/", True), ("/a/b", "", "/a/c/d", True), ("/a/b", "", "/", False),
+        ("/a/b", "", "/ab", False), ("/a/b", "; Path=/", "/x", True),
+        ("/", "; Path=/a", "/a", True), ("/", "; Path=/a", "/a/b?c", True),
+        ("/", "; Path=/a", "/ab", False), ("/", "; Path=relative", "/x", True),
         ("/?x=/y/z", "", "/q", True),
     ],
-)
+)  # fmt: skip
 def test_path(jars: Cookies, set_by: str, attribute: str, asked: str, sent: bool) -> None:
     jars.learn(f"http://a.test{set_by}", [f"a=b{attribute}"])
     assert jars.header(f"http://a.test{asked}") == ("a=b" if sent else None)

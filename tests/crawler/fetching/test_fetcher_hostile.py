@@ -364,14 +364,10 @@ async def test_content_length_shorter_than_the_body_followed_by_garbage(serve, f
 @pytest.mark.parametrize(
     "rest",
     [
-        b"zz\r\nhello\r\n0\r\n\r\n",
-        b"5\r\nhelloXX0\r\n\r\n",
-        b"5\r\nhello\r\n",
-        b"5\r\nhel",
-        b"-5\r\nhello\r\n0\r\n\r\n",
-        b"fffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        b"zz\r\nhello\r\n0\r\n\r\n", b"5\r\nhelloXX0\r\n\r\n", b"5\r\nhello\r\n", b"5\r\nhel",
+        b"-5\r\nhello\r\n0\r\n\r\n", b"fffffffffffffffff\r\nhello\r\n0\r\n\r\n",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("apart", [False, True])
 async def test_broken_chunking(serve, fetcher, rest, apart):
     async def script(connection):

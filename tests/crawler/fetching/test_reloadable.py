@@ -234,13 +234,9 @@ async def test_what_was_exchanged_is_let_go() -> None:
     def held() -> dict[str, int]:
         gc.collect()
         names = (
-            "AiohttpFetcher",
-            "Connector",
-            "ClientSession",
-            "PooledConnection",
-            "Resolver",
+            "AiohttpFetcher", "Connector", "ClientSession", "PooledConnection", "Resolver",
             "SSLContext",
-        )
+        )  # fmt: skip
         kinds = collections.Counter(type(one).__name__ for one in gc.get_objects())
         return {name: kinds[name] for name in names}
 

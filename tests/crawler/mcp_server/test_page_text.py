@@ -45,18 +45,10 @@ def test_visible_text_has_a_line_for_each_block() -> None:
 @each(
     "body",
     [
-        "",
-        "\0",
-        "<",
-        "<div>" * 5_000 + "x",
-        "<b>x" * 3_000,
-        "<p>" + "\U000e0041" * 10,
-        "<table>" * 300,
-        "<a href='//['>x</a>",
-        "<a href=x>" * 600,
-        b"\xff\xfe\xfd",
+        "", "\0", "<", "<div>" * 5_000 + "x", "<b>x" * 3_000, "<p>" + "\U000e0041" * 10,
+        "<table>" * 300, "<a href='//['>x</a>", "<a href=x>" * 600, b"\xff\xfe\xfd",
     ],
-)
+)  # fmt: skip
 @each("wanted", ["markdown", "text", "html"])
 def test_hostile_markup_yields_text(body: str | bytes, wanted: Format) -> None:
     text = text_of(body, wanted)
@@ -127,18 +119,12 @@ def test_links_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> 
 @each(
     ("kind", "shown"),
     [
-        ("text/plain", True),
-        ("text/csv; charset=utf-8", True),
-        ("application/json", True),
-        ("application/problem+json", True),
-        ("application/atom+xml", True),
-        ("image/svg+xml", True),
-        ("image/png", False),
-        ("application/pdf", False),
-        ("application/octet-stream", False),
+        ("text/plain", True), ("text/csv; charset=utf-8", True), ("application/json", True),
+        ("application/problem+json", True), ("application/atom+xml", True), ("image/svg+xml", True),
+        ("image/png", False), ("application/pdf", False), ("application/octet-stream", False),
         ("nonsense", False),
     ],
-)
+)  # fmt: skip
 def test_types(kind: str, shown: bool) -> None:
     if shown:
         assert text_of("otter\x1b[31m", kind=kind).text.for_model() == "otter\ufffd[31m"

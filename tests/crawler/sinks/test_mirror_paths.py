@@ -19,16 +19,10 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 AUTHORITIES = st.sampled_from(
     [
-        "a.test",
-        "a.test:8080",
-        "[::1]",
-        "[::1]:80",
-        "con",
-        "xn--bcher-kva.test",
-        "a..test",
+        "a.test", "a.test:8080", "[::1]", "[::1]:80", "con", "xn--bcher-kva.test", "a..test",
         "a_b.test",
     ]
-)
+)  # fmt: skip
 
 
 @st.composite

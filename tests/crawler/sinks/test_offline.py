@@ -230,18 +230,11 @@ def texts(html: str) -> list[str]:
 @pytest.mark.parametrize(
     "one",
     [
-        "<a href=x>",
-        "<a href=x></a>",
-        "<area href=x>",
-        "<img src=a>",
-        "<img src=a&b>",
-        "<img srcset=a>",
-        "<iframe src=a>",
-        "<form action=x></form>",
-        "<p style=background:url(a)>",
+        "<a href=x>", "<a href=x></a>", "<area href=x>", "<img src=a>", "<img src=a&b>",
+        "<img srcset=a>", "<iframe src=a>", "<form action=x></form>", "<p style=background:url(a)>",
         "<td background=a>",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("base", ["https://a.test/", "https://b.test/"])
 def test_links_make_a_page_grow_no_further_than_its_bound(monkeypatch, one, base):
     monkeypatch.setattr("crawler.sinks.references.GROWTH_BYTES_MAX", 100_000)

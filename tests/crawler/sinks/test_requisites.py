@@ -118,17 +118,11 @@ def test_the_addresses_of_an_image_set() -> None:
 @each(
     ("before", "unit"),
     [
-        ("image-set(", "a"),
-        ("image-set(", "()"),
-        ("image-set((", 'a""'),
-        ("", "image-set('\""),
-        ("", "image-set()("),
-        ('a{b:"', "x"),
-        ('url("', "x"),
-        ("", "url(<>) "),
+        ("image-set(", "a"), ("image-set(", "()"), ("image-set((", 'a""'), ("", "image-set('\""),
+        ("", "image-set()("), ('a{b:"', "x"), ('url("', "x"), ("", "url(<>) "),
         ("", 'image-set("<>") '),
     ],
-)
+)  # fmt: skip
 def test_time_and_memory_of_a_style_sheet_are_bounded(before: str, unit: str) -> None:
     style = repeated(before, unit)
     assert_linear(lambda text: in_style(text, URL, Replacing(lambda url: url)), style, 100_000)

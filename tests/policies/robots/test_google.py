@@ -112,48 +112,20 @@ def google(body: bytes, agent: str, path: str) -> bool:
 
 FIELDS = st.sampled_from(
     [
-        b"User-agent",
-        b"user-agent",
-        b"USERAGENT",
-        b"user agents",
-        b"User-agent-x",
-        b"Allow",
-        b"allowed",
-        b"Disallow",
-        b"disallow all",
-        b"dissalow",
-        b"Dis-allow",
-        b"user_agent",
-        b"Sitemap",
-        b"site-map",
-        b"Crawl-delay",
-        b"Noindex",
-        b"ACAP-crawler",
-        b"ACAP-disallow-crawl",
-        b"ACAP-allow-crawl",
-        b"x",
-        b"",
-        b"\xc2\xa0Disallow",
-        b"\0Disallow",
+        b"User-agent", b"user-agent", b"USERAGENT", b"user agents", b"User-agent-x", b"Allow",
+        b"allowed", b"Disallow", b"disallow all", b"dissalow", b"Dis-allow", b"user_agent",
+        b"Sitemap", b"site-map", b"Crawl-delay", b"Noindex", b"ACAP-crawler",
+        b"ACAP-disallow-crawl", b"ACAP-allow-crawl", b"x", b"", b"\xc2\xa0Disallow", b"\0Disallow",
         b" Disallow\t",
     ]
-)
+)  # fmt: skip
 SEPARATORS = st.sampled_from([b":", b": ", b" : ", b" ", b"\t", b"  ", b":\xc2\xa0", b" \x0b", b""])
 AGENTS = st.sampled_from(
     [
-        b"*",
-        b"* all",
-        b"*x",
-        b"bot",
-        b"BOT",
-        b"bot3",
-        b"bot/2",
-        b"bot x",
-        b"botx",
-        b"3bot",
+        b"*", b"* all", b"*x", b"bot", b"BOT", b"bot3", b"bot/2", b"bot x", b"botx", b"3bot",
         b"\xc3\xa9bot",
     ]
-)
+)  # fmt: skip
 PIECES = st.sampled_from(
     [
         b"/",

@@ -152,22 +152,14 @@ Disallow: /example/page.html
 User-Agent: quxbot
 """
 RFC_EXAMPLES = [
-    ("anybot", "/a.gif", False),
-    ("anybot", "/a.gif?x", True),
-    ("anybot", "/example/x", False),
-    ("anybot", "/publications/x", True),
-    ("anybot", "/publications/x.gif", True),
-    ("anybot", "/", True),
-    ("foobot", "/", False),
-    ("foobot", "/example/page.html", True),
-    ("foobot", "/example/allowed.gif", True),
-    ("foobot", "/publications/", False),
-    ("barbot", "/example/page.html", False),
-    ("bazbot", "/example/page.html", False),
-    ("bazbot", "/example/allowed.gif", True),
-    ("quxbot", "/example/page.html", True),
+    ("anybot", "/a.gif", False), ("anybot", "/a.gif?x", True), ("anybot", "/example/x", False),
+    ("anybot", "/publications/x", True), ("anybot", "/publications/x.gif", True),
+    ("anybot", "/", True), ("foobot", "/", False), ("foobot", "/example/page.html", True),
+    ("foobot", "/example/allowed.gif", True), ("foobot", "/publications/", False),
+    ("barbot", "/example/page.html", False), ("bazbot", "/example/page.html", False),
+    ("bazbot", "/example/allowed.gif", True), ("quxbot", "/example/page.html", True),
     ("FooBot", "/", False),
-]
+]  # fmt: skip
 
 
 @each(("agent", "path", "expected"), RFC_EXAMPLES)

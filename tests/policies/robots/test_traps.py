@@ -8,16 +8,8 @@ from policies import robots
 from tests.tables import each
 
 NAMES = (
-    "slurp",
-    "rfc9309",
-    "google",
-    "google2010",
-    "bing",
-    "teoma",
-    "res1996",
-    "res1994",
-    "yandex",
-)
+    "slurp", "rfc9309", "google", "google2010", "bing", "teoma", "res1996", "res1994", "yandex",
+)  # fmt: skip
 ALL = "all"
 
 

@@ -77,16 +77,12 @@ async def test_every_order_has_every_host_once(hosts: Any, sort: str) -> None:
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (HostFilter.ALL, ALL),
-        (HostFilter.QUEUED, ALL[1:]),
-        (HostFilter.WAITING, ["c.test", "d.test"]),
-        (HostFilter.PAUSED, ["e.test"]),
-        (HostFilter.SLOWED, ["f.test"]),
-        (HostFilter.BACKING_OFF, ["c.test"]),
-        (HostFilter.FAILING, ["b.test"]),
-        (HostFilter.DONE, ["a.test"]),
+        (HostFilter.ALL, ALL), (HostFilter.QUEUED, ALL[1:]),
+        (HostFilter.WAITING, ["c.test", "d.test"]), (HostFilter.PAUSED, ["e.test"]),
+        (HostFilter.SLOWED, ["f.test"]), (HostFilter.BACKING_OFF, ["c.test"]),
+        (HostFilter.FAILING, ["b.test"]), (HostFilter.DONE, ["a.test"]),
     ],
-)
+)  # fmt: skip
 async def test_states(hosts: Any, state: HostFilter, expected: list[str]) -> None:
     assert await names(hosts, state=state.value) == expected
     assert sorted(await names(hosts, state=state.value, sort="-queued")) == expected
@@ -128,15 +124,9 @@ async def test_a_pattern_is_for_the_whole_name(
 
 async def test_what_is_not_known_is_refused(rig: Any) -> None:
     for wrong in (
-        {"sort": "colour"},
-        {"sort": "--host"},
-        {"state": "asleep"},
-        {"limit": 0},
-        {"limit": 1_000_000},
-        {"after": "x"},
-        {"after": "bm90IGpzb24"},
-        {"after": "é"},
-    ):
+        {"sort": "colour"}, {"sort": "--host"}, {"state": "asleep"}, {"limit": 0},
+        {"limit": 1_000_000}, {"after": "x"}, {"after": "bm90IGpzb24"}, {"after": "é"},
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=r"."):
             await rig.reader.hosts_page(**wrong)
     for wrong in ({"limit": 0}, {"after": "WyJpZCIsMSwiYSJd"}, {"after": "[" * 50}):

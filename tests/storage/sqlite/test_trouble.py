@@ -469,16 +469,12 @@ async def test_an_opening_that_is_cancelled_holds_nothing(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (databases, "check_owner"),
-        (file_lock, "open_for_update"),
-        (file_lock, "_check_single_name"),
-        (file_lock, "_is_lock_file"),
-        (process_locks.fcntl, "flock"),
-        (schema, "_check_beside"),
-        (schema, "open_exclusive"),
+        (databases, "check_owner"), (file_lock, "open_for_update"),
+        (file_lock, "_check_single_name"), (file_lock, "_is_lock_file"),
+        (process_locks.fcntl, "flock"), (schema, "_check_beside"), (schema, "open_exclusive"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)
+)  # fmt: skip
 async def test_opening_waits_for_trouble_at_each_of_its_steps(
     tmp_path, monkeypatch, module, name, number
 ):
