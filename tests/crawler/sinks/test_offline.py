@@ -237,10 +237,10 @@ def texts(html: str) -> list[str]:
 )  # fmt: skip
 @pytest.mark.parametrize("base", ["https://a.test/", "https://b.test/"])
 def test_links_make_a_page_grow_no_further_than_its_bound(monkeypatch, one, base):
-    monkeypatch.setattr("crawler.sinks.references.GROWTH_BYTES_MAX", 100_000)
+    monkeypatch.setattr("crawler.sinks.references.GROWTH_BYTES_MAX", 25_000)
     deep = "".join(f"{n}/" for n in range(300))
     head = f"<base href={base}{deep}>"
-    body = (head + one * 4_000).encode()
+    body = (head + one * 1_000).encode()
     links = OfflineReferences(
         f"https://a.test/{deep}",
         f"a.test/{deep}index.html",
@@ -248,11 +248,11 @@ def test_links_make_a_page_grow_no_further_than_its_bound(monkeypatch, one, base
         scripts=False,
     )
     page = offline_page(body, "text/html", links)
-    assert len(page) <= 4 * len(body) + 100_000 + 2_000
-    assert len("".join(links.marked)) <= 100_000
+    assert len(page) <= 4 * len(body) + 25_000 + 2_000
+    assert len("".join(links.marked)) <= 25_000
     assert b"Content-Security-Policy" in page
     again = relinked(page, f"a.test/{deep}index.html", Everything())
-    assert again is None or len(again) <= 5 * len(body) + 200_000
+    assert again is None or len(again) <= 5 * len(body) + 50_000
 
 
 def test_an_image_that_turns_out_to_be_a_drawing_has_its_ending() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import string
 import time
+from functools import cache
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from policies import robots
 from policies.robots.dialects import DIALECTS
 from tests.tables import each
 
-SIZE = 160_000
+SIZE = 100_000
 RATIO_MAX = 20  # to a file of ordinary rules; some took 50 times as long
 ALL = string.ascii_letters + string.digits
 
@@ -22,6 +23,7 @@ def number(i: int, size: int) -> str:
     return "".join(ALL[i // 62**n % 62] for n in range(size))
 
 
+@cache
 def file_of(line: str) -> bytes:
     """A file of some size, of lines that differ where `line` has an @."""
     found, size = ["User-agent: *"], 14

@@ -499,15 +499,15 @@ async def test_opening_waits_for_trouble_at_each_of_its_steps(
     assert open_descriptors() == before
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-async def test_opening_waits_where_looking_at_the_files_fails(tmp_path, monkeypatch, number):
+async def test_opening_waits_where_looking_at_the_files_fails(tmp_path, monkeypatch):
     """As `os.open` above: each look at a file fails twice, wherever the opening has come to."""
     for call in ("stat", "lstat"):
         real = getattr(os, call)
         for at in range(60):
             path, calls, failed = tmp_path / f"{call}{at}.db", 0, 0
+            number = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)[at % 3]
 
-            def failing(*args, at=at, real=real, **values):
+            def failing(*args, at=at, real=real, number=number, **values):
                 nonlocal calls, failed
                 if not str(args[0]).startswith(str(tmp_path)):
                     return real(*args, **values)
