@@ -22,7 +22,7 @@ from tests.config_files import to_toml
 LEASE_S = 5.0  # the shortest that a config may have
 GRACE_S = 5.0
 ENDS_WITHIN_S = 60.0
-POLL_S = 0.1
+POLL_S = 0.2
 
 
 class Web(Protocol):

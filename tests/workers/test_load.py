@@ -77,7 +77,7 @@ async def check_whole(crew: Crew, web: LocalWeb, seeds: int) -> None:
 
 @pytest.mark.parametrize(
     ("seeds", "workers", "loops"),
-    [(60, 1, 0), soak(400, 1, BUSY_LOOPS), soak(400, 3, BUSY_LOOPS)],
+    [(30, 1, 0), soak(400, 1, BUSY_LOOPS), soak(400, 3, BUSY_LOOPS)],
 )
 async def test_seeds_that_redirect(
     new_crew: NewCrew, far_url: str, seeds: int, workers: int, loops: int
@@ -104,7 +104,7 @@ async def base_of(service: Worker) -> str:
 
 @pytest.mark.parametrize(
     ("commands", "workers", "loops"),
-    [(30, 1, 0), soak(100, 1, BUSY_LOOPS), soak(100, 3, BUSY_LOOPS)],
+    [(12, 1, 0), soak(100, 1, BUSY_LOOPS), soak(100, 3, BUSY_LOOPS)],
 )
 async def test_commands_to_a_service(
     new_crew: NewCrew, far_url: str, commands: int, workers: int, loops: int
