@@ -26,3 +26,17 @@ def test_each_row_is_tried_and_the_one_that_fails_is_named() -> None:
         "{'other': 'y'}",
         "{'number': 2, 'text': 'b'}",
     ]
+
+
+async def test_each_row_of_a_coroutine_is_awaited() -> None:
+    tried: list[str] = []
+
+    @each("text", "ab")
+    async def check(text: str) -> None:
+        tried.append(text)
+        assert text != "b"
+
+    with pytest.raises(AssertionError) as caught:
+        await check()
+    assert tried == ["a", "b"]
+    assert caught.value.__notes__ == ["of the table of check: {'text': 'b'}"]
