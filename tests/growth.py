@@ -11,6 +11,7 @@ T = TypeVar("T")
 RATIO = 16  # of the long input's size to the short one's
 LIMIT = 2.5 * RATIO  # of the times; work that grows with the square takes 256 times as long
 SHORTEST_S = 0.0002  # what takes less is not told from the cost of measuring it
+AGAIN_S = 0.25  # what takes longer is not tried with more: it would take minutes
 
 
 def repeated(before: AnyStr, unit: AnyStr) -> Callable[[int], AnyStr]:
@@ -37,20 +38,22 @@ def assert_linear(
     size: of the long input; for it, the work should take some milliseconds.
     name: identifies the input in the message.
     """
-    found = growth(work, make, size)
-    if found > LIMIT:
-        found = growth(work, make, 8 * size)
-    assert found <= LIMIT, f"{name!r:.60}: {found:.0f} times as long for {RATIO} times as much"
+    short_s, long_s = times(work, make, size)
+    if LIMIT * short_s < long_s < AGAIN_S:
+        short_s, long_s = times(work, make, 8 * size)
+    much = f"{long_s / short_s:.0f} times as long for {RATIO} times as much"
+    assert long_s <= LIMIT * short_s, f"{name!r:.60}: {much}"
 
 
-def growth(work: Callable[[T], object], make: Callable[[int], T], size: int) -> float:
-    """How many times as long work takes on input of this size as on a short one."""
+def times(work: Callable[[T], object], make: Callable[[int], T], size: int) -> tuple[float, float]:
+    """What work takes on a short input and on one of this size, which is tried again if it takes
+    too long."""
     short, long = make(size // RATIO), make(size)
     short_s = max(SHORTEST_S, min(cpu_s(work, short) for _ in range(3)))
     long_s = cpu_s(work, long)
     for _ in range(3):
-        if long_s <= LIMIT * short_s:
+        if long_s <= LIMIT * short_s or long_s > 10 * AGAIN_S:
             break
         short_s = max(short_s, cpu_s(work, short))  # the machine may have become busy
         long_s = min(long_s, cpu_s(work, long))
-    return long_s / short_s
+    return short_s, long_s
