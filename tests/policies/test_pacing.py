@@ -30,14 +30,9 @@ maybe = st.none() | seconds
 
 
 @given(
-    delay=seconds,
-    factor=st.floats(0, 10),
-    crawl_delay=maybe,
-    rate=maybe,
-    latency=maybe,
-    slow=maybe,
-    missing=st.booleans(),
-)
+    delay=seconds, factor=st.floats(0, 10), crawl_delay=maybe, rate=maybe, latency=maybe,
+    slow=maybe, missing=st.booleans(),
+)  # fmt: skip
 def test_rest_is_never_under_any_of_its_floors(
     delay: float,
     factor: float,

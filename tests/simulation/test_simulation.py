@@ -58,11 +58,7 @@ def test_one_seed_replays_exactly() -> None:
     assert digests() == here
     code = "from tests.simulation.test_simulation import digests; print(*digests())"
     found = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": "."},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": "."},
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True,
+    )  # fmt: skip
     assert found.stdout.split() == here

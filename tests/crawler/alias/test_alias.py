@@ -43,13 +43,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(where: Path, *args: str, path: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(path)}
     return subprocess.run(
-        [sys.executable, *args],
-        cwd=where,
-        env=environment,
-        capture_output=True,
-        text=True,
+        [sys.executable, *args], cwd=where, env=environment, capture_output=True, text=True,
         timeout=100,
-    )
+    )  # fmt: skip
 
 
 def test_the_alias_gives_the_same_names_and_loads_none_of_them(

@@ -160,12 +160,9 @@ _FORMATTING = [
     tag for name in ["b", "i", "em", "nobr", "u"] for tag in (f"<{name} id=@>", f"</{name}>")
 ]
 _PROBES = [
-    "<title><a href=@></title>",
-    "<style><a href=@></style>",
-    "<![CDATA[<a href=@>]]>",
-    "<svg>",
+    "<title><a href=@></title>", "<style><a href=@></style>", "<![CDATA[<a href=@>]]>", "<svg>",
     "<math>",
-]
+]  # fmt: skip
 _FRAMES = ["<frameset>", "</frameset>"]
 
 

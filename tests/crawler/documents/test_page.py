@@ -180,14 +180,11 @@ def test_anchor(tangle: str, html: str, anchor: str | None) -> None:
 @pytest.mark.parametrize(
     ("html", "title"),
     [
-        ("<title> A  page &amp;\n more </title>", "A page & more"),
-        ("<title></title>", None),
-        ("<p>none</p>", None),
-        ("<title>first</title><title>second</title>", "first"),
-        ("<title>" + "x" * 2000 + "</title>", "x" * 499 + "…"),
-        ("<title>a<b>c</title>", "a<b>c"),
+        ("<title> A  page &amp;\n more </title>", "A page & more"), ("<title></title>", None),
+        ("<p>none</p>", None), ("<title>first</title><title>second</title>", "first"),
+        ("<title>" + "x" * 2000 + "</title>", "x" * 499 + "…"), ("<title>a<b>c</title>", "a<b>c"),
     ],
-)
+)  # fmt: skip
 def test_title(tangle: str, html: str, title: str | None) -> None:
     assert read_html(html + tangle).title == title
 

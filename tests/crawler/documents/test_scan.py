@@ -31,12 +31,9 @@ def by_tree(html: bytes) -> page.ParsedPage:
     reader = page._Reader(URL, PageLinks(URL))
     reader.read_tree(build_tree(html))
     return page.ParsedPage(
-        title=reader.title,
-        page_links=reader.links,
-        directives=from_meta(reader.metas, TOKENS),
-        canonical_url=reader.links.canonical_url,
-        skipped=reader.links.skipped,
-    )
+        title=reader.title, page_links=reader.links, directives=from_meta(reader.metas, TOKENS),
+        canonical_url=reader.links.canonical_url, skipped=reader.links.skipped,
+    )  # fmt: skip
 
 
 def seen(read: page.ParsedPage) -> tuple[object, ...]:

@@ -33,12 +33,9 @@ def raw_deflate(data: bytes) -> bytes:
 
 
 COMPRESS = {
-    "gzip": gzip.compress,
-    "deflate": zlib.compress,
-    "raw deflate": raw_deflate,
-    "br": brotli.compress,
-    "zstd": zstd.compress,
-}
+    "gzip": gzip.compress, "deflate": zlib.compress, "raw deflate": raw_deflate,
+    "br": brotli.compress, "zstd": zstd.compress,
+}  # fmt: skip
 MEMBERED = ("gzip", "zstd")
 
 

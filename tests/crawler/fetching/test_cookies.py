@@ -54,16 +54,12 @@ def test_a_domain_widens_it_within_the_site(jars: Cookies) -> None:
 @pytest.mark.parametrize(
     ("url", "domain"),
     [
-        ("http://www.example.org/", "org"),
-        ("http://www.example.co.uk/", "co.uk"),
-        ("http://www.example.org/", "example.com"),
-        ("http://www.example.org/", "shop.example.org"),
-        ("http://www.example.org/", "xample.org"),
-        ("http://a.github.io/", "github.io"),
-        ("http://127.0.0.1/", "0.0.1"),
-        ("http://127.0.0.1/", "1"),
+        ("http://www.example.org/", "org"), ("http://www.example.co.uk/", "co.uk"),
+        ("http://www.example.org/", "example.com"), ("http://www.example.org/", "shop.example.org"),
+        ("http://www.example.org/", "xample.org"), ("http://a.github.io/", "github.io"),
+        ("http://127.0.0.1/", "0.0.1"), ("http://127.0.0.1/", "1"),
     ],
-)
+)  # fmt: skip
 def test_a_domain_beyond_the_site_is_refused(jars: Cookies, url: str, domain: str) -> None:
     jars.learn(url, [f"a=b; Domain={domain}"])
     assert jars.header(url) is None
@@ -111,13 +107,10 @@ def test_prefixes_are_held_to(jars: Cookies) -> None:
     jars.learn(
         "https://a.test/",
         [
-            "__Secure-a=1",
-            "__Host-b=2; Secure",
-            "__Host-c=3; Secure; Path=/; Domain=a.test",
-            "__Secure-d=4; Secure",
-            "__Host-e=5; Secure; Path=/",
+            "__Secure-a=1", "__Host-b=2; Secure", "__Host-c=3; Secure; Path=/; Domain=a.test",
+            "__Secure-d=4; Secure", "__Host-e=5; Secure; Path=/",
         ],
-    )
+    )  # fmt: skip
     assert jars.header("https://a.test/") == "__Secure-d=4; __Host-e=5"
 
 

@@ -244,11 +244,8 @@ def test_the_rate_for_any_delivery_and_any_pause(slow_head_s: float, schedule: l
         if stalls:
             return  # of each, a part shorter than a beat is not seen
         starts = [
-            0.0,
-            *(at_s for at_s, _ in arrivals),
-            waited_s - WINDOW_S,
-            waited_s - 2 * WINDOW_S,
-        ]
+            0.0, *(at_s for at_s, _ in arrivals), waited_s - WINDOW_S, waited_s - 2 * WINDOW_S,
+        ]  # fmt: skip
         assert any(
             brought(start_s + 1e-9 if start_s else 0.0, start_s + WINDOW_S - slack_s) < least
             for start_s in starts

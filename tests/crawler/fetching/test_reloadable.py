@@ -73,14 +73,9 @@ class Line:
         await self.may.wait()
         self.under_way -= 1
         return Failure(
-            url=request.url,
-            code=FailureCode.PROTOCOL,
-            sentence=self.name,
-            connected=True,
-            permanent=False,
-            started_s=0.0,
-            ended_s=0.0,
-        )
+            url=request.url, code=FailureCode.PROTOCOL, sentence=self.name, connected=True,
+            permanent=False, started_s=0.0, ended_s=0.0,
+        )  # fmt: skip
 
 
 def agent(name: str, **sections: object) -> Config:

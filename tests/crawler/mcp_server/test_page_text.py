@@ -18,12 +18,9 @@ from tests.tables import each
 def response(body: str | bytes, kind: str | None = "text/html; charset=utf-8") -> Response:
     headers = CIMultiDict({} if kind is None else {"Content-Type": kind})
     return Response(
-        url="https://a.test/",
-        status=200,
-        headers=CIMultiDictProxy(headers),
-        body=body.encode() if isinstance(body, str) else body,
-        elapsed_s=0.1,
-    )
+        url="https://a.test/", status=200, headers=CIMultiDictProxy(headers),
+        body=body.encode() if isinstance(body, str) else body, elapsed_s=0.1,
+    )  # fmt: skip
 
 
 def text_of(

@@ -242,11 +242,8 @@ def test_links_make_a_page_grow_no_further_than_its_bound(monkeypatch, one, base
     head = f"<base href={base}{deep}>"
     body = (head + one * 1_000).encode()
     links = OfflineReferences(
-        f"https://a.test/{deep}",
-        f"a.test/{deep}index.html",
-        files=(),
-        scripts=False,
-    )
+        f"https://a.test/{deep}", f"a.test/{deep}index.html", files=(), scripts=False,
+    )  # fmt: skip
     page = offline_page(body, "text/html", links)
     assert len(page) <= 4 * len(body) + 25_000 + 2_000
     assert len("".join(links.marked)) <= 25_000

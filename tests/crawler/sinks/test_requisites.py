@@ -108,11 +108,8 @@ def test_the_addresses_of_an_image_set() -> None:
     )
     found = requisites("http://a.test/s.css", "text/css", css, scripts=False)
     assert sorted(url.rpartition("/")[2] for url in found.roles) == [
-        "a.png",
-        "b.png",
-        "c.png",
-        "e.png",
-    ]
+        "a.png", "b.png", "c.png", "e.png",
+    ]  # fmt: skip
 
 
 @each(

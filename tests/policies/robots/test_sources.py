@@ -17,23 +17,15 @@ def allowed(body: str, url: str, dialect: str, agent: str = "examplebot") -> boo
 # ---------------------------------------------------------------- the 1996 draft
 
 DRAFT_PATHS = [
-    ("/tmp", "/tmp", True),
-    ("/tmp", "/tmp.html", True),
-    ("/tmp", "/tmp/a.html", True),
-    ("/tmp/", "/tmp", False),
-    ("/tmp/", "/tmp/", True),
-    ("/tmp/", "/tmp/a.html", True),
-    ("/a%3cd.html", "/a%3cd.html", True),
-    ("/a%3Cd.html", "/a%3cd.html", True),
-    ("/a%3cd.html", "/a%3Cd.html", True),
-    ("/a%3Cd.html", "/a%3Cd.html", True),
-    ("/a%2fb.html", "/a%2fb.html", True),
-    ("/a%2fb.html", "/a/b.html", False),
-    ("/a/b.html", "/a%2fb.html", False),
-    ("/a/b.html", "/a/b.html", True),
+    ("/tmp", "/tmp", True), ("/tmp", "/tmp.html", True), ("/tmp", "/tmp/a.html", True),
+    ("/tmp/", "/tmp", False), ("/tmp/", "/tmp/", True), ("/tmp/", "/tmp/a.html", True),
+    ("/a%3cd.html", "/a%3cd.html", True), ("/a%3Cd.html", "/a%3cd.html", True),
+    ("/a%3cd.html", "/a%3Cd.html", True), ("/a%3Cd.html", "/a%3Cd.html", True),
+    ("/a%2fb.html", "/a%2fb.html", True), ("/a%2fb.html", "/a/b.html", False),
+    ("/a/b.html", "/a%2fb.html", False), ("/a/b.html", "/a/b.html", True),
     ("/%7ejoe/index.html", "/~joe/index.html", True),
     ("/~joe/index.html", "/%7Ejoe/index.html", True),
-]
+]  # fmt: skip
 
 
 @each(("path", "url", "matches"), DRAFT_PATHS)
@@ -61,18 +53,13 @@ Allow: /~mak
 Disallow: /
 """
 DRAFT_URLS = [
-    ("/", False, True, False),
-    ("/index.html", False, True, False),
-    ("/robots.txt", True, True, True),
-    ("/server.html", False, True, True),
-    ("/services/fast.html", False, True, True),
-    ("/services/slow.html", False, True, True),
-    ("/orgo.gif", False, True, False),
-    ("/org/about.html", False, True, True),
-    ("/org/plans.html", False, True, False),
-    ("/%7Ejim/jim.html", False, True, False),
+    ("/", False, True, False), ("/index.html", False, True, False),
+    ("/robots.txt", True, True, True), ("/server.html", False, True, True),
+    ("/services/fast.html", False, True, True), ("/services/slow.html", False, True, True),
+    ("/orgo.gif", False, True, False), ("/org/about.html", False, True, True),
+    ("/org/plans.html", False, True, False), ("/%7Ejim/jim.html", False, True, False),
     ("/%7Emak/mak.html", False, True, True),
-]
+]  # fmt: skip
 
 
 @each(("path", "unhip", "excite", "other"), DRAFT_URLS)
@@ -187,13 +174,10 @@ def test_rfc9309_2_2_1_groups_of_the_same_token_are_merged() -> None:
 # ---------------------------------------------------------------- Google's documentation
 
 GOOGLE_PRECEDENCE = [
-    ("/p", "/", "/page", True),
-    ("/folder", "/folder", "/folder/page", True),
-    ("/page", "/*.htm", "/page.htm", False),
-    ("/page", "/*.ph", "/page.php5", True),
-    ("/$", "/", "/", True),
-    ("/$", "/", "/page.htm", False),
-]
+    ("/p", "/", "/page", True), ("/folder", "/folder", "/folder/page", True),
+    ("/page", "/*.htm", "/page.htm", False), ("/page", "/*.ph", "/page.php5", True),
+    ("/$", "/", "/", True), ("/$", "/", "/page.htm", False),
+]  # fmt: skip
 
 
 @each(("allow", "disallow", "path", "expected"), GOOGLE_PRECEDENCE)
@@ -206,39 +190,21 @@ def test_google_order_of_precedence(
 
 
 GOOGLE_PATHS = [
-    ("/", "/anything", True),
-    ("/*", "/anything", True),
-    ("/fish", "/fish", True),
-    ("/fish", "/fish.html", True),
-    ("/fish", "/fish/salmon.html", True),
-    ("/fish", "/fishheads/yummy.html", True),
-    ("/fish", "/fish.php?id=anything", True),
-    ("/fish", "/Fish.asp", False),
-    ("/fish", "/catfish", False),
-    ("/fish", "/?id=fish", False),
-    ("/fish*", "/fish", True),
-    ("/fish*", "/fishheads", True),
-    ("/fish*", "/Fish.asp", False),
-    ("/fish/", "/fish/", True),
-    ("/fish/", "/fish/?id=anything", True),
-    ("/fish/", "/fish", False),
-    ("/fish/", "/fish.html", False),
-    ("/*.php", "/index.php", True),
-    ("/*.php", "/filename.php", True),
-    ("/*.php", "/folder/filename.php?parameters", True),
-    ("/*.php", "/folder/any.php.file.html", True),
-    ("/*.php", "/", False),
-    ("/*.php", "/windows.PHP", False),
-    ("/*.php$", "/filename.php", True),
-    ("/*.php$", "/folder/filename.php", True),
-    ("/*.php$", "/filename.php?parameters", False),
-    ("/*.php$", "/filename.php/", False),
-    ("/*.php$", "/filename.php5", False),
-    ("/*.php$", "/a.php/b.php", True),
-    ("/fish*.php", "/fish.php", True),
-    ("/fish*.php", "/fishheads/catfish.php?parameters", True),
-    ("/fish*.php", "/Fish.PHP", False),
-]
+    ("/", "/anything", True), ("/*", "/anything", True), ("/fish", "/fish", True),
+    ("/fish", "/fish.html", True), ("/fish", "/fish/salmon.html", True),
+    ("/fish", "/fishheads/yummy.html", True), ("/fish", "/fish.php?id=anything", True),
+    ("/fish", "/Fish.asp", False), ("/fish", "/catfish", False), ("/fish", "/?id=fish", False),
+    ("/fish*", "/fish", True), ("/fish*", "/fishheads", True), ("/fish*", "/Fish.asp", False),
+    ("/fish/", "/fish/", True), ("/fish/", "/fish/?id=anything", True), ("/fish/", "/fish", False),
+    ("/fish/", "/fish.html", False), ("/*.php", "/index.php", True),
+    ("/*.php", "/filename.php", True), ("/*.php", "/folder/filename.php?parameters", True),
+    ("/*.php", "/folder/any.php.file.html", True), ("/*.php", "/", False),
+    ("/*.php", "/windows.PHP", False), ("/*.php$", "/filename.php", True),
+    ("/*.php$", "/folder/filename.php", True), ("/*.php$", "/filename.php?parameters", False),
+    ("/*.php$", "/filename.php/", False), ("/*.php$", "/filename.php5", False),
+    ("/*.php$", "/a.php/b.php", True), ("/fish*.php", "/fish.php", True),
+    ("/fish*.php", "/fishheads/catfish.php?parameters", True), ("/fish*.php", "/Fish.PHP", False),
+]  # fmt: skip
 
 
 @each(("rule", "path", "matches"), GOOGLE_PATHS)

@@ -67,10 +67,7 @@ CASES: list[tuple[str, str | bytes, str, set[str]]] = [
         but(*OLD),
     ),
     (
-        "a blank line between agent and rule",
-        "User-agent: *\n\nDisallow: /\n",
-        "/x",
-        but(*OLD),
+        "a blank line between agent and rule", "User-agent: *\n\nDisallow: /\n", "/x", but(*OLD),
     ),
     (
         "an Allow between agents",
@@ -115,10 +112,7 @@ CASES: list[tuple[str, str | bytes, str, set[str]]] = [
         set(),
     ),
     (
-        "an agent with a version",
-        "User-agent: examplebot/2.1\nDisallow: /\n",
-        "/x",
-        but(),
+        "an agent with a version", "User-agent: examplebot/2.1\nDisallow: /\n", "/x", but(),
     ),
     (
         "an agent with more words",
@@ -133,10 +127,7 @@ CASES: list[tuple[str, str | bytes, str, set[str]]] = [
         {"slurp", *OLD},
     ),
     (
-        "an agent that is part of ours",
-        "User-agent: example\nDisallow: /\n",
-        "/x",
-        set(),
+        "an agent that is part of ours", "User-agent: example\nDisallow: /\n", "/x", set(),
     ),
     ("an agent with a star behind", "User-agent: examplebot*\nDisallow: /\n", "/x", but()),
     ("an agent in capitals", "USER-AGENT: EXAMPLEBOT\nDISALLOW: /\n", "/x", but()),
@@ -263,10 +254,7 @@ CASES: list[tuple[str, str | bytes, str, set[str]]] = [
         set(),
     ),
     (
-        "rules within a web page",
-        "<html><pre>\nUser-agent: *\nDisallow: /\n</pre>\n",
-        "/x",
-        but(),
+        "rules within a web page", "<html><pre>\nUser-agent: *\nDisallow: /\n</pre>\n", "/x", but(),
     ),
     # ---- ACAP
     ("ACAP alone", "ACAP-crawler: *\nACAP-disallow-crawl: /\n", "/x", but("google")),
@@ -295,12 +283,9 @@ CASES: list[tuple[str, str | bytes, str, set[str]]] = [
         {"res1994"},
     ),
     (
-        "another's ACAP record",
-        "ACAP-crawler: otherbot\nACAP-disallow-crawl: /\n",
-        "/x",
-        set(),
+        "another's ACAP record", "ACAP-crawler: otherbot\nACAP-disallow-crawl: /\n", "/x", set(),
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("body", "url", "closed"), [pytest.param(*c[1:], id=c[0]) for c in CASES])
