@@ -55,15 +55,11 @@ async def test_workers_that_fold_together_lose_nothing_and_count_nothing_twice(
     for store, session in zip(stores, sessions, strict=True):
         minutes = [
             HistoryCounts(
-                at=old + 60 * number,
-                session=session,
-                observed_s=60.0,
-                success=1,
-                queued=number,
+                at=old + 60 * number, session=session, observed_s=60.0, success=1, queued=number,
                 latency={number % 5: 1},
             )
             for number in range(120)
-        ]
+        ]  # fmt: skip
         await store.put_history(session, minutes, [])
     monkeypatch.setattr(history_table, "MINUTES_KEPT_S", MINUTES_KEPT_S)
 

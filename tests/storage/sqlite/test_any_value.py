@@ -53,12 +53,9 @@ def outcome_with(rig: Rig, kind: str, field: str, value: object, queued: Queued)
         plan = structs.replace(rig.plan(1.0), **{field: value})
         return rig.visited(queued, plan=plan)
     make: dict[str, Any] = {
-        "visited": rig.visited,
-        "blocked": rig.blocked,
-        "failed": rig.failed,
-        "retry": lambda queued: rig.retry(queued, 1.0),
-        "read": rig.read,
-    }
+        "visited": rig.visited, "blocked": rig.blocked, "failed": rig.failed,
+        "retry": lambda queued: rig.retry(queued, 1.0), "read": rig.read,
+    }  # fmt: skip
     return structs.replace(make[kind](queued), **{field: value})
 
 
