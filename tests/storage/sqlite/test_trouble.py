@@ -134,6 +134,16 @@ def dump(path):
     return found
 
 
+async def opened_at(path, clock):
+    """A store that waits by the clock, for ever."""
+    store = SqliteStore(
+        path, wall=lambda: WALL_S, monotonic=clock.monotonic, sleep_until=clock.sleep_until
+    )
+    await store.open_session("test")
+    store.set_patience(float("inf"))
+    return store
+
+
 async def at_once(when_s):
     del when_s
 
@@ -244,14 +254,7 @@ async def test_a_call_cancelled_while_it_waits_has_not_happened(sqlite_rig):
 
 async def test_when_the_crawl_is_to_end_it_is_given_up_with_its_sentence(tmp_path):
     async with JumpClock() as clock:
-        store = SqliteStore(
-            tmp_path / "crawl.db",
-            wall=lambda: WALL_S,
-            monotonic=clock.monotonic,
-            sleep_until=clock.sleep_until,
-        )
-        await store.open_session("test")
-        store.set_patience(float("inf"))
+        store = await opened_at(tmp_path / "crawl.db", clock)
         await store.add([link("http://a.test/")])
         faulty = fail(store, times=10**9)
         call = asyncio.ensure_future(store.add([link("http://a.test/2")]))
@@ -289,14 +292,7 @@ async def test_closing_does_not_wait_for_trouble_to_pass(tmp_path):
 async def test_memory_that_does_not_come_back_ends_the_store(tmp_path):
     """A process that holds too much itself is better started anew."""
     async with JumpClock() as clock:
-        store = SqliteStore(
-            tmp_path / "crawl.db",
-            wall=lambda: WALL_S,
-            monotonic=clock.monotonic,
-            sleep_until=clock.sleep_until,
-        )
-        await store.open_session("test")
-        store.set_patience(float("inf"))
+        store = await opened_at(tmp_path / "crawl.db", clock)
         fail(store, name="SQLITE_NOMEM", times=10**9)
         began_s = clock.monotonic()
         with pytest.raises(StoreError, match="out of memory"):
