@@ -49,7 +49,7 @@ def tangle(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 # ---------------------------------------------------------------- links
 
 
-@pytest.mark.parametrize(
+@each(
     ("html", "expected"),
     [
         ('<a href="x">', ["http://a.test/dir/x"]),
@@ -114,7 +114,7 @@ def test_links_come_in_document_order_and_once_each(tangle: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("base", "expected"),
     [
         ('<base href="/other/">', "http://a.test/other/x"),
@@ -132,7 +132,7 @@ def test_base_counts_wherever_it_stands() -> None:
     assert urls(read_html("<a href=x></a><div><base href=/b/></div>")) == ["http://a.test/b/x"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("html", "nofollow"),
     [
         ('<a href=x rel="nofollow">', True),
@@ -153,7 +153,7 @@ def test_a_url_is_nofollow_only_if_every_link_to_it_is(
 # ---------------------------------------------------------------- anchors
 
 
-@pytest.mark.parametrize(
+@each(
     ("html", "anchor"),
     [
         ("<a href=x> some \n\t text </a>", "some text"),
@@ -177,7 +177,7 @@ def test_anchor(tangle: str, html: str, anchor: str | None) -> None:
 # ---------------------------------------------------------------- title, canonical, directives
 
 
-@pytest.mark.parametrize(
+@each(
     ("html", "title"),
     [
         ("<title> A  page &amp;\n more </title>", "A page & more"), ("<title></title>", None),

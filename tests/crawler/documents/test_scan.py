@@ -86,8 +86,8 @@ ORDINARY = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("passed", [0, 1, *range(198, 203), *range(398, 403)])
-@pytest.mark.parametrize("text", ["", " ", "text"])
+@each("passed", [0, 1, *range(198, 203), *range(398, 403)])
+@each("text", ["", " ", "text"])
 def test_a_row_may_end_anywhere_in_what_is_passed_over(passed: int, text: str) -> None:
     tags = f"<i>{text}" * passed
     for rest in ("", "<a href=x>y</a>", "<title>t</title><a href=x>", "</i>"):
@@ -168,7 +168,7 @@ def test_what_only_a_tree_can_tell_is_left_to_it(html: str) -> None:
     assert seen(read) == seen(by_tree(html.encode()))
 
 
-@pytest.mark.parametrize(
+@each(
     "held",
     [
         "a</b>c", "a<b>c</i>", "<script>x</script>", "a<li>b</li>", "a<b", "<p>a<div>b</div></p>",
@@ -182,7 +182,7 @@ def test_what_ends_or_moves_in_an_anchor_is_left_to_the_tree(held: str) -> None:
     check(f"<div><b><p></p><a href=x>{held}</a>d")
 
 
-@pytest.mark.parametrize(
+@each(
     "held",
     [
         "<div>a</div>b", "<h2><b>a</b></h2><p>b</p>", "<ul><li>a</li><li>b</li></ul>", "<p>a</p>b",

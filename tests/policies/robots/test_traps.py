@@ -288,9 +288,9 @@ CASES: list[tuple[str, str | bytes, str, set[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "url", "closed"), [pytest.param(*c[1:], id=c[0]) for c in CASES])
-def test_trap(body: str | bytes, url: str, closed: set[str]) -> None:
-    assert closed_by(body, url) == closed
+@each(("name", "body", "url", "closed"), CASES)
+def test_trap(name: str, body: str | bytes, url: str, closed: set[str]) -> None:
+    assert closed_by(body, url) == closed, name
 
 
 def test_the_cases_cover_every_dialect() -> None:
