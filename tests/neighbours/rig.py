@@ -127,12 +127,9 @@ def run(
             failed = database.execute("SELECT DISTINCT error FROM failed LIMIT 5").fetchall()
         found, theirs = victim.close(), hostile.close()
     return Cost(
-        pages=found["pages"].get(VICTIM, 0),
-        hostile_pages=sum(theirs["pages"].values()),
-        longest_s=theirs["longest_s"],
-        errors=tuple(error for (error,) in failed),
-        **measured,
-    )
+        pages=found["pages"].get(VICTIM, 0), hostile_pages=sum(theirs["pages"].values()),
+        longest_s=theirs["longest_s"], errors=tuple(error for (error,) in failed), **measured,
+    )  # fmt: skip
 
 
 def _crawl(

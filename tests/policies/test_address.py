@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.address import AddressRules, is_loopback
+from tests.tables import each
 
 PUBLIC_ONLY = AddressRules()
 
 
-@pytest.mark.parametrize(
+@each(
     "address",
     [
         "1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111",
@@ -24,7 +25,7 @@ def test_public_addresses_may_be_connected_to(address: str) -> None:
     assert PUBLIC_ONLY.judge(address) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "why"),
     [
         ("0.0.0.0", "unspecified"),
@@ -78,7 +79,7 @@ def test_addresses_not_public_are_refused_with_the_reason(address: str, why: str
     assert "network.allow" in sentence
 
 
-@pytest.mark.parametrize("text", ["", "a.test", "127.1", "1.2.3.4/8", "[::1]"])
+@each("text", ["", "a.test", "127.1", "1.2.3.4/8", "[::1]"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     assert PUBLIC_ONLY.judge(text) == f"{text!r} is not an IP address"
 
@@ -91,7 +92,7 @@ def test_allow_names_ranges_and_single_addresses() -> None:
         assert rules.judge(address) is not None
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("localhost", "'localhost' is not an address range"),
@@ -106,25 +107,15 @@ def test_a_bad_range_is_named(text: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "loopback"),
     [
-        ("localhost", True),
-        ("LOCALHOST.", True),
-        ("127.0.0.1", True),
-        ("127.8.8.8", True),
-        ("::1", True),
-        ("[::1]", True),
-        ("::ffff:127.0.0.1", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("a.localhost", False),
-        ("localhost.example.com", False),
-        ("127.0.0.1.example.com", False),
-        ("10.0.0.1", False),
-        ("", False),
+        ("localhost", True), ("LOCALHOST.", True), ("127.0.0.1", True), ("127.8.8.8", True),
+        ("::1", True), ("[::1]", True), ("::ffff:127.0.0.1", True), ("0.0.0.0", False),
+        ("::", False), ("a.localhost", False), ("localhost.example.com", False),
+        ("127.0.0.1.example.com", False), ("10.0.0.1", False), ("", False),
     ],
-)
+)  # fmt: skip
 def test_loopback_by_spelling(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
 
@@ -161,33 +152,22 @@ def test_no_text_raises(text: str) -> None:
     assert is_loopback(text) in (True, False)
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "why"),
     [
-        ("168.63.129.16", "cloud"),
-        ("100.100.100.200", "carrier"),
-        ("169.254.170.2", "link-local"),
-        ("192.0.0.192", "protocols"),
-        ("fd00:ec2::254", "private"),
-        ("192.31.196.1", "AS112"),
-        ("192.175.48.6", "AS112"),
-        ("2620:4f:8000::6", "AS112"),
-        ("2001:4:112::1", "AS112"),
-        ("192.52.193.1", "multicast tunnels"),
-        ("2002:c058:6301::", "192.88.99.1"),
-        ("64:ff9b:1::808:808", "local translation"),
-        ("::ffff:0:a00:1", "reserved"),
-        ("::ffff:0:808:808", "reserved"),
-        ("64:ff9b::a83f:8110", "168.63.129.16"),
-        ("2606:4700::5efe:a00:1", "10.0.0.1"),
-        ("2606:4700::200:5efe:a00:1", "10.0.0.1"),
+        ("168.63.129.16", "cloud"), ("100.100.100.200", "carrier"), ("169.254.170.2", "link-local"),
+        ("192.0.0.192", "protocols"), ("fd00:ec2::254", "private"), ("192.31.196.1", "AS112"),
+        ("192.175.48.6", "AS112"), ("2620:4f:8000::6", "AS112"), ("2001:4:112::1", "AS112"),
+        ("192.52.193.1", "multicast tunnels"), ("2002:c058:6301::", "192.88.99.1"),
+        ("64:ff9b:1::808:808", "local translation"), ("::ffff:0:a00:1", "reserved"),
+        ("::ffff:0:808:808", "reserved"), ("64:ff9b::a83f:8110", "168.63.129.16"),
+        ("2606:4700::5efe:a00:1", "10.0.0.1"), ("2606:4700::200:5efe:a00:1", "10.0.0.1"),
         ("2606:4700::300:5efe:7f00:1", "127.0.0.1"),
         ("2606:4700::100:5efe:169.254.169.254", "169.254.169.254"),
-        ("2002:808:808::5efe:192.168.0.1", "192.168.0.1"),
-        ("fe80::5efe:8.8.8.8", "link-local"),
+        ("2002:808:808::5efe:192.168.0.1", "192.168.0.1"), ("fe80::5efe:8.8.8.8", "link-local"),
         ("fd00::200:5efe:8.8.8.8", "private"),
     ],
-)
+)  # fmt: skip
 def test_addresses_of_clouds_relays_and_tunnels(address: str, why: str) -> None:
     sentence = PUBLIC_ONLY.judge(address)
     assert sentence is not None

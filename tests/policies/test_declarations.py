@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from policies import declarations
 from policies.declarations import NOTHING, UNKNOWN, Declared, declared
 from policies.indexing import Directives
+from tests.tables import each
 
 TOKENS = ("examplebot",)
 NOW_S = 1_800_000_000.0
@@ -33,7 +34,7 @@ def of(fields: Fields, before: Declared | None = None, **more: object) -> Declar
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "now", "changed"),
     [
         ({}, {}, False),
@@ -114,7 +115,7 @@ def test_a_whole_answer_replaces_the_header_and_what_was_read_anew() -> None:
     assert read == NOTHING
 
 
-@pytest.mark.parametrize(
+@each(
     ("tag", "ban"),
     [("all", None), ("nofollow", None), ("noarchive", "noarchive"), ("none", "noindex"),
      ("noarchive, noindex", "noindex"), ("unavailable_after: 2020-01-01", "noindex")],

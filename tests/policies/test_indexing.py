@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from policies import indexing
 from policies.indexing import Directives, from_header, from_meta, rel_nofollow
+from tests.tables import each
 
 TOKENS = ("examplebot",)
 FREE = Directives()
@@ -21,7 +22,7 @@ UNTIL = Directives(unavailable_at=1277506800.0)  # 2010-06-25T23:00:00Z
 DAY = Directives(unavailable_at=1277424000.0)  # 2010-06-25T00:00:00Z
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "expected"),
     [
         ((), FREE),
@@ -80,7 +81,7 @@ def test_x_robots_tag(values: tuple[str, ...], expected: Directives) -> None:
     assert from_header(values, TOKENS) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("metas", "expected"),
     [
         ((), FREE),
@@ -122,17 +123,13 @@ def test_what_is_no_longer_available_may_not_be_indexed() -> None:
     assert FREE.at(end_s) == FREE
 
 
-@pytest.mark.parametrize(
+@each(
     ("rel", "nofollow"),
     [
-        (None, False),
-        ("", False),
-        ("nofollow", True),
-        ("external NoFollow\tnoopener", True),
-        ("ugc sponsored", False),
-        ("nofollowing", False),
+        (None, False), ("", False), ("nofollow", True), ("external NoFollow\tnoopener", True),
+        ("ugc sponsored", False), ("nofollowing", False),
     ],
-)
+)  # fmt: skip
 def test_rel(rel: str | None, nofollow: bool) -> None:
     assert rel_nofollow(rel) is nofollow
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,30 +14,26 @@ from policies.listing import (
     parse_date,
     parse_priority,
 )
+from tests.tables import each
 
 DAY = datetime(2024, 3, 5, tzinfo=UTC).timestamp()
 HOUR = 3600.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("2024", datetime(2024, 1, 1, tzinfo=UTC).timestamp()),
-        ("2024-03", datetime(2024, 3, 1, tzinfo=UTC).timestamp()),
-        (" 2024-03-05\n", DAY),
+        ("2024-03", datetime(2024, 3, 1, tzinfo=UTC).timestamp()), (" 2024-03-05\n", DAY),
         ("2024-03-05T10:30Z", DAY + 10.5 * HOUR),
         ("2024-03-05T10:30:15+02:00", DAY + 8.5 * HOUR + 15),
         ("2024-03-05t10:30:15.123456-0130", DAY + 12 * HOUR + 15),
         ("2024-03-05 10:30:15", DAY + 10.5 * HOUR + 15),
         ("Tue, 05 Mar 2024 10:30:00 GMT", DAY + 10.5 * HOUR),
-        ("5 Mar 2024 10:30 +0200", DAY + 8.5 * HOUR),
-        ("", None),
-        ("yesterday", None),
-        ("2024-13-45", None),
-        ("0000-00-00", None),
-        ("2024-03-05T10:30:15+99:99" + "0" * 99, None),
+        ("5 Mar 2024 10:30 +0200", DAY + 8.5 * HOUR), ("", None), ("yesterday", None),
+        ("2024-13-45", None), ("0000-00-00", None), ("2024-03-05T10:30:15+99:99" + "0" * 99, None),
     ],
-)
+)  # fmt: skip
 def test_dates_in_the_forms_that_are_met(text: str, expected: float | None) -> None:
     assert parse_date(text) == expected
 

@@ -23,20 +23,16 @@ from policies.pacing import (
     smoothed_latency_s,
     window_wait_s,
 )
+from tests.tables import each
 
 seconds = st.floats(0, 1e5, allow_nan=False)
 maybe = st.none() | seconds
 
 
 @given(
-    delay=seconds,
-    factor=st.floats(0, 10),
-    crawl_delay=maybe,
-    rate=maybe,
-    latency=maybe,
-    slow=maybe,
-    missing=st.booleans(),
-)
+    delay=seconds, factor=st.floats(0, 10), crawl_delay=maybe, rate=maybe, latency=maybe,
+    slow=maybe, missing=st.booleans(),
+)  # fmt: skip
 def test_rest_is_never_under_any_of_its_floors(
     delay: float,
     factor: float,
@@ -55,7 +51,7 @@ def test_rest_is_never_under_any_of_its_floors(
     assert found.source
 
 
-@pytest.mark.parametrize(
+@each(
     ("ask", "latency_s", "slow_s", "delay_s", "source"),
     [
         (NO_ROBOTS_PACING, None, None, 1.0, "politeness.delay"),
@@ -90,7 +86,7 @@ def test_the_strictest_origin_of_a_host_counts() -> None:
     assert NO_ROBOTS_PACING.strictest(one) == one
 
 
-@pytest.mark.parametrize(
+@each(
     ("ask", "backing_off", "expected"),
     [
         (NO_ROBOTS_PACING, False, 3),
@@ -130,7 +126,7 @@ def test_a_window_may_cross_midnight(text: str) -> None:
     assert window.wait_s(12 * 3600 + 86_400 * 400) == 10 * 3600
 
 
-@pytest.mark.parametrize("text", ["", "22-6", "25:00-06:00", "22:60-06:00", "24:30-01:00", "a-b"])
+@each("text", ["", "22-6", "25:00-06:00", "22:60-06:00", "24:30-01:00", "a-b"])
 def test_a_window_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"window|time of day"):
         parse_window(text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from policies import robots_policy, robots_state
 from policies.quarantine import died_with, is_quarantined, is_suspect, released
 from policies.robots import DIALECTS
@@ -16,6 +14,7 @@ from policies.robots_state import (
     RobotsState,
     Unreachable,
 )
+from tests.tables import each
 
 NOW_S = 1_800_000_000.0
 COPY = RobotsState(
@@ -28,9 +27,9 @@ DOWN = RobotsState(
 )
 
 
-@pytest.mark.parametrize("known", [UNKNOWN, COPY, ABSENT, DOWN])
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("unreachable", [None, *Unreachable])
+@each("known", [UNKNOWN, COPY, ABSENT, DOWN])
+@each("dialect", DIALECTS)
+@each("unreachable", [None, *Unreachable])
 def test_nothing_opens_what_is_quarantined(
     known: RobotsState, dialect: str, unreachable: Unreachable | None
 ) -> None:
@@ -55,7 +54,7 @@ def test_nothing_opens_what_is_quarantined(
     assert again.unreachable_since == twice.unreachable_since
 
 
-@pytest.mark.parametrize("status", [200, 404, 503, None])
+@each("status", [200, 404, 503, None])
 def test_an_answer_ends_all_suspicion(status: int | None) -> None:
     rules = RobotsRules()
     news = RobotsFetch(

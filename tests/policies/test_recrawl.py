@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from policies.recrawl import (
     is_modified_since_visit,
     retry_in_s,
 )
+from tests.tables import each
 
 FIXED = RecrawlRules(mode=RecrawlMode.FIXED, interval_s=2 * DAY_S)
 ADAPTIVE = RecrawlRules(mode=RecrawlMode.ADAPTIVE)
@@ -37,7 +37,7 @@ def test_fixed_is_fixed_whatever_is_seen_or_said() -> None:
         assert given_s == 2 * DAY_S
 
 
-@pytest.mark.parametrize("period_s", [6 * HOUR_S, DAY_S, 3 * DAY_S, 9 * DAY_S])
+@each("period_s", [6 * HOUR_S, DAY_S, 3 * DAY_S, 9 * DAY_S])
 def test_a_page_that_changes_at_a_steady_pace_is_visited_at_that_pace(period_s: float) -> None:
     """Over a simulated year, in the last three quarters of it."""
     now_s, every_s, seen_of = 0.0, None, None
@@ -92,8 +92,8 @@ def test_a_lastmod_that_we_have_not_seen_has_it_visited_at_once() -> None:
     assert not is_modified_since_visit(None, visited_at=100.0, now_s=200.0)
 
 
-@pytest.mark.parametrize("status", [404, 410])
-@pytest.mark.parametrize("rules", [FIXED, ADAPTIVE])
+@each("status", [404, 410])
+@each("rules", [FIXED, ADAPTIVE])
 def test_what_is_gone_is_asked_for_less_and_less(rules: RecrawlRules, status: int) -> None:
     every_s = interval_s(rules, status=status, seen=ContentChange.CHANGED, before_s=HOUR_S)
     assert every_s == rules.interval_s

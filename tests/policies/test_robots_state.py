@@ -20,6 +20,7 @@ from policies.robots_state import (
     next_due_at,
     next_state,
 )
+from tests.tables import each
 
 T0 = 1_795_000_000.0
 HOUR = 3_600.0
@@ -37,8 +38,8 @@ def after(
 ) -> RobotsState:
     """What is known after news at these times after T0."""
     access = start
-    for at_s, each in news:
-        access = next_state(access, each, now_s=T0 + at_s, rules=by)
+    for at_s, answer in news:
+        access = next_state(access, answer, now_s=T0 + at_s, rules=by)
     return access
 
 
@@ -99,8 +100,8 @@ def test_an_empty_body_is_a_copy_that_forbids_nothing() -> None:
     assert at(access, 0, rules()) == Governed(body=b"", copy_at=T0, stale=False)
 
 
-@pytest.mark.parametrize("code", [400, 404, 410, 418, 451, 301, 308, 499])
-@pytest.mark.parametrize("name", DIALECTS)
+@each("code", [400, 404, 410, 418, 451, 301, 308, 499])
+@each("name", DIALECTS)
 def test_a_body_of_another_status_is_never_parsed(name: str, code: int) -> None:
     access = after(
         (0, RobotsFetch(status=code, body=b"User-agent: *\nDisallow: /", url="u")),
@@ -129,7 +130,7 @@ NEWS = [status(401), status(403), status(404), status(429), status(503), NO_ANSW
 CASES = [(row[0], news, door) for row in DOORS for news, door in zip(NEWS, row[1:], strict=True)]
 
 
-@pytest.mark.parametrize(("name", "news", "door"), CASES)
+@each(("name", "news", "door"), CASES)
 def test_what_an_answer_without_a_copy_means(name: str, news: RobotsFetch, door: str) -> None:
     """The rows of the table: 401 and 403, other 4xx, and what cannot be had."""
     access = after((0, news), by=rules(name))
@@ -148,8 +149,8 @@ def test_what_no_source_says_is_called_ours() -> None:
     assert "the 1994 document has no rule" in found.reason
 
 
-@pytest.mark.parametrize("override", list(Unreachable))
-@pytest.mark.parametrize("name", DIALECTS)
+@each("override", list(Unreachable))
+@each("name", DIALECTS)
 def test_unreachable_in_the_config_overrides_the_dialect(name: str, override: Unreachable) -> None:
     by = rules(name, unreachable=override)
     found = at(after((0, status(503)), by=by), 13 * HOUR, by)
@@ -197,8 +198,8 @@ LIFETIMES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "headers", "kept_s"), LIFETIMES)
-@pytest.mark.parametrize("code", [200, 404])
+@each(("name", "headers", "kept_s"), LIFETIMES)
+@each("code", [200, 404])
 def test_how_long_an_answer_is_kept(
     name: str, headers: dict[str, str], kept_s: float, code: int
 ) -> None:
@@ -274,7 +275,7 @@ def test_the_last_failure_is_told_in_words() -> None:
 NOT_GOOGLE = [name for name in DIALECTS if not name.startswith("google")]
 
 
-@pytest.mark.parametrize("name", NOT_GOOGLE)
+@each("name", NOT_GOOGLE)
 def test_the_last_good_copy_holds_up_to_30_days(name: str) -> None:
     access = after((0, FOUND), (8 * DAY, status(500)), (8 * DAY + 2, NO_ANSWER), by=rules(name))
     assert at(access, 30 * DAY, rules(name)) == Governed(body=BODY, copy_at=T0, stale=True)
@@ -312,8 +313,8 @@ def test_an_expired_copy_of_over_30_days_is_asked_for_again_first() -> None:
     assert is_due(access, T0 + 31 * DAY)
 
 
-@pytest.mark.parametrize("code", [401, 403, 404, 410])
-@pytest.mark.parametrize("name", DIALECTS)
+@each("code", [401, 403, 404, 410])
+@each("name", DIALECTS)
 def test_a_copy_holds_until_a_second_4xx_15_minutes_later(name: str, code: int) -> None:
     by = rules(name)
     once = after((0, FOUND), (DAY, status(code)), by=by)

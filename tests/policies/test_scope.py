@@ -9,6 +9,7 @@ import pytest
 
 from policies.scope import SKIP_KEYS, SKIP_WORDS, Follow, Scope, ScopeRules, Skip
 from policies.url import canonical, host_of
+from tests.tables import each
 
 
 def scope_of(
@@ -28,7 +29,7 @@ def judge(scope: Scope, url: str, depth: int = 1, *, seed: bool = False) -> Skip
     return scope.judge(url, host=host_of(url), depth=depth, seed=seed)
 
 
-@pytest.mark.parametrize(
+@each(
     ("follow", "url", "reason"),
     [
         (Follow.HOST, "http://www.a.test/x", None),
@@ -47,8 +48,8 @@ def test_follow_is_relative_to_the_roots(follow: Follow, url: str, reason: Skip 
     assert judge(scope_of(rules=ScopeRules(follow=follow)), url) is reason
 
 
-@pytest.mark.parametrize("follow", [Follow.HOST, Follow.DOMAIN])
-@pytest.mark.parametrize(("root", "url"), [("a.test", "a.test."), ("a.test.", "a.test")])
+@each("follow", [Follow.HOST, Follow.DOMAIN])
+@each(("root", "url"), [("a.test", "a.test."), ("a.test.", "a.test")])
 def test_a_trailing_dot_is_the_same_host(follow: Follow, root: str, url: str) -> None:
     """As for the politeness slot."""
     scope = scope_of(f"http://{root}/", rules=ScopeRules(follow=follow))
@@ -98,36 +99,26 @@ def test_max_url_bytes() -> None:
     assert judge(scope, "http://a.test/1234567") is Skip.MAX_URL_BYTES
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "reason"),
     [
-        ("/", None),
-        ("/a/b/c", None),
-        ("/a/b/c/", None),
-        ("/a/b/c/d", Skip.MAX_PATH_SEGMENTS),
-        ("/a/b/c/d/", Skip.MAX_PATH_SEGMENTS),
-        ("/a/b?x=/c/d/e/f", None),
+        ("/", None), ("/a/b/c", None), ("/a/b/c/", None), ("/a/b/c/d", Skip.MAX_PATH_SEGMENTS),
+        ("/a/b/c/d/", Skip.MAX_PATH_SEGMENTS), ("/a/b?x=/c/d/e/f", None),
     ],
-)
+)  # fmt: skip
 def test_max_path_segments(path: str, reason: Skip | None) -> None:
     scope = scope_of("http://a.test/", rules=ScopeRules(max_path_segments=3))
     assert judge(scope, "http://a.test" + path) is reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "reason"),
     [
-        ("/a/a/a", None),
-        ("/a/a/a/", None),
-        ("/a/b/a/c/a/d", None),
-        ("/a/a/b/b/c/c/d/d", None),
-        ("/a/a/a/a", Skip.MAX_REPEATED_SEGMENT),
-        ("/a/b/a/b/a/b/a", Skip.MAX_REPEATED_SEGMENT),
-        ("/x////y", None),
-        ("/x/////y", Skip.MAX_REPEATED_SEGMENT),
-        ("/x?a/a/a/a/a", None),
+        ("/a/a/a", None), ("/a/a/a/", None), ("/a/b/a/c/a/d", None), ("/a/a/b/b/c/c/d/d", None),
+        ("/a/a/a/a", Skip.MAX_REPEATED_SEGMENT), ("/a/b/a/b/a/b/a", Skip.MAX_REPEATED_SEGMENT),
+        ("/x////y", None), ("/x/////y", Skip.MAX_REPEATED_SEGMENT), ("/x?a/a/a/a/a", None),
     ],
-)
+)  # fmt: skip
 def test_max_repeated_segment(path: str, reason: Skip | None) -> None:
     scope = scope_of("http://a.test/")
     assert judge(scope, "http://a.test" + path) is reason
@@ -160,7 +151,7 @@ def test_a_seed_needs_no_include_pattern_but_heeds_exclude() -> None:
     assert judge(scope, "http://a.test/private", 0, seed=True) is Skip.EXCLUDED
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "expected"),
     [
         ("http://a.test/x", "http://a.test/x"),
@@ -179,19 +170,15 @@ def test_drop_params_keeps_the_order_of_the_rest(url: str, expected: str) -> Non
     assert scope_of().admit(url) == url
 
 
-@pytest.mark.parametrize(
+@each(
     ("wanted", "declared", "let_in"),
     [
-        ((), None, True),
-        ((), "image/png", True),
-        (("text/html",), "Text/HTML; charset=utf-8", True),
-        (("Text/HTML",), "text/html", True),
-        (("text/html",), "application/pdf", False),
-        (("text/html",), None, False),
-        (("application/octet-stream",), "", True),
-        (("image/*",), "image/png", True),
+        ((), None, True), ((), "image/png", True),
+        (("text/html",), "Text/HTML; charset=utf-8", True), (("Text/HTML",), "text/html", True),
+        (("text/html",), "application/pdf", False), (("text/html",), None, False),
+        (("application/octet-stream",), "", True), (("image/*",), "image/png", True),
     ],
-)
+)  # fmt: skip
 def test_content_types(wanted: tuple[str, ...], declared: str | None, let_in: bool) -> None:
     scope = scope_of(rules=ScopeRules(content_types=wanted))
     assert scope.wants_type(declared, host="a.test") is let_in

@@ -27,12 +27,13 @@ from policies.url import (
     unparsed_shown,
     without_userinfo,
 )
+from tests.tables import each
 
 _SUFFIXES = PublicSuffixList()
 BASE = "http://a.test/dir/page.html?x=1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("href", "expected"),
     [
         ("http://A.Test/", "http://a.test/"),
@@ -77,7 +78,7 @@ def test_canonical_form(href: str, expected: str) -> None:
     assert canonical(expected) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("href", "expected"),
     [
         ("other.html", "http://a.test/dir/other.html"),
@@ -104,7 +105,7 @@ def test_relative_hrefs_resolve_as_in_a_browser(href: str, expected: str | None)
     assert canonical(href, BASE) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "href",
     [
         "", "x", "/x", "//", "http://", "http://?", "ftp://a.test/", "mailto:a@b.test",
@@ -141,7 +142,7 @@ _ABSOLUTE = _HREFS.map(lambda rest: "http://a.test" + rest)
 
 
 @given(href=_HREFS | _ABSOLUTE, base=st.none() | st.just(BASE) | _ABSOLUTE | _HREFS)
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @example(href="a%2%35", base=BASE)
 def test_fast_path_agrees_with_the_parser(href: str, base: str | None) -> None:
     assert canonical(href, base) == urls._canonical_slow(href, base)
@@ -162,7 +163,7 @@ _PLAIN = st.lists(st.sampled_from(_PLAIN_WORDS.split()), max_size=7).map("".join
     )
     | _ABSOLUTE,
 )
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @example(hrefs=["#\ud800", "x#\ud800", "http://a.test#\ud800", "\ud800#x"], base=BASE)
 @example(hrefs=["x #f", " #f", "\n#f"], base=BASE)
 def test_hrefs_together_are_what_each_is_alone(hrefs: list[str], base: str) -> None:
@@ -185,7 +186,7 @@ def test_plain_hrefs_need_no_parser(href: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @given(href=_HREFS | _ABSOLUTE, base=st.none() | st.just(BASE))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_canonical_form_is_stable_and_ascii(href: str, base: str | None) -> None:
     url = canonical(href, base)
     if url is not None:
@@ -202,7 +203,7 @@ def test_canonical_form_is_stable_and_ascii(href: str, base: str | None) -> None
 
 
 @given(href=_ABSOLUTE)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_canonical_form_goes_onto_the_wire_unchanged(href: str) -> None:
     """What robots.txt is asked about must be what is requested (law 3)."""
     url = canonical(href)
@@ -210,7 +211,7 @@ def test_canonical_form_goes_onto_the_wire_unchanged(href: str) -> None:
         assert yarl.URL(url, encoded=True).raw_path_qs == path_of(url)
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "origin", "host", "path"),
     [
         ("http://a.test/", "http://a.test", "a.test", "/"),
@@ -224,22 +225,15 @@ def test_pieces(url: str, origin: str, host: str, path: str) -> None:
     assert robots_url(origin) == origin + "/robots.txt"
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "domain"),
     [
-        ("www.example.com", "example.com"),
-        ("www.example.co.uk", "example.co.uk"),
-        ("a.github.io", "a.github.io"),
-        ("b.a.test", "a.test"),
-        ("localhost", "localhost"),
-        ("co.uk", "co.uk"),
-        ("127.0.0.1", "127.0.0.1"),
-        ("2001:db8::1", "2001:db8::1"),
-        ("www.example.com.", "example.com"),
-        ("www.xn--fiqs8s", "www.xn--fiqs8s"),
-        (".", "."),
+        ("www.example.com", "example.com"), ("www.example.co.uk", "example.co.uk"),
+        ("a.github.io", "a.github.io"), ("b.a.test", "a.test"), ("localhost", "localhost"),
+        ("co.uk", "co.uk"), ("127.0.0.1", "127.0.0.1"), ("2001:db8::1", "2001:db8::1"),
+        ("www.example.com.", "example.com"), ("www.xn--fiqs8s", "www.xn--fiqs8s"), (".", "."),
     ],
-)
+)  # fmt: skip
 def test_registrable_domain(host: str, domain: str) -> None:
     assert registrable_domain(host) == domain
     assert slot_of(host, by_domain=True) == domain
@@ -271,7 +265,7 @@ def test_seed_becomes_canonical() -> None:
     assert parse_seed(" HTTP://A.test#x\n") == "http://a.test/"
 
 
-@pytest.mark.parametrize(
+@each(
     ("seed", "suggestion"),
     [
         ("example.com", "https://example.com"),
@@ -291,7 +285,7 @@ def test_nothing_is_guessed_but_the_url_meant_is_suggested(seed: str, suggestion
     assert f"did you mean {suggestion} ?" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     "seed", ["", "   ", "/path", "ftp://a.test/", "mailto:a@b.test", "http://a b/", "http://", "?"]
 )
 def test_a_hopeless_seed_gets_no_suggestion(seed: str) -> None:
@@ -315,20 +309,16 @@ def test_the_sentence_about_a_huge_seed_is_short() -> None:
     assert len(str(caught.value)) < 600
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shown"),
     [
-        ("http://u:pw@a test/", "'http://…@a test/'"),
-        ("http://u:a@p w@[a/", "'http://…@[a/'"),
-        ("http://u:p/w@a test/", "'http://…@a test/'"),
-        ("http:/u:pw@a test/", "'http:/…@a test/'"),
-        ("ftp://u:pw%40a.test/", "'ftp://…@a.test/'"),
-        ("u:pw@a.test//b", "'…@a.test//b'"),
-        ("see http://u:pw@a.test", "'…@a.test'"),
-        ("medium.com/@user", "'medium.com/@user'"),
+        ("http://u:pw@a test/", "'http://…@a test/'"), ("http://u:a@p w@[a/", "'http://…@[a/'"),
+        ("http://u:p/w@a test/", "'http://…@a test/'"), ("http:/u:pw@a test/", "'http:/…@a test/'"),
+        ("ftp://u:pw%40a.test/", "'ftp://…@a.test/'"), ("u:pw@a.test//b", "'…@a.test//b'"),
+        ("see http://u:pw@a.test", "'…@a.test'"), ("medium.com/@user", "'medium.com/@user'"),
         ("a test/", "'a test/'"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_url_is_shown_without_a_password(text: str, shown: str) -> None:
     assert unparsed_shown(text) == shown
 

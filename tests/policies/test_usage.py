@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pytest
-
 from policies.usage import NONE, SIGNALS_MAX, Signal, Usage, Where, usage_of
+from tests.tables import each
 
 
 def of(
@@ -39,9 +38,7 @@ def test_nothing_said_is_nothing() -> None:
     assert str(NONE) == ""
 
 
-@pytest.mark.parametrize(
-    ("values", "reserved"), [([], None), (["0"], False), (["1"], True), (["0", "1"], True)]
-)
+@each(("values", "reserved"), [([], None), (["0"], False), (["1"], True), (["0", "1"], True)])
 def test_any_reservation_counts(values: list[str], reserved: bool | None) -> None:
     assert of({"tdm-reservation": values}).tdm_reserved is reserved
 

@@ -61,20 +61,15 @@ def examine(mutant: Mutant, first: int, seeds: int, *options: str) -> Finding:
         inject(mutant, folder)
         found = subprocess.run(
             [
-                sys.executable,
-                "-m",
-                "tests.simulation.injection",
-                "--here",
-                str(first),
-                str(seeds),
-                *options,
+                sys.executable, "-m", "tests.simulation.injection", "--here", str(first),
+                str(seeds), *options,
             ],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             text=True,
             check=False,
-        )
+        )  # fmt: skip
     took_s = time.monotonic() - began_s
     lines = [line for line in found.stdout.splitlines() if line.startswith("found ")]
     if lines:

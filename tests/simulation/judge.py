@@ -22,15 +22,9 @@ def problems_of(history: History) -> list[str]:
     found += pace.judge()
     found += UrlJudge(history).judge()
     for judge in (
-        other_judges.sinks,
-        other_judges.revisits,
-        other_judges.audit,
-        other_judges.bounds,
-        robots_retries,
-        next_contacts,
-        takeovers,
-        sessions,
-    ):
+        other_judges.sinks, other_judges.revisits, other_judges.audit, other_judges.bounds,
+        robots_retries, next_contacts, takeovers, sessions,
+    ):  # fmt: skip
         found += judge(history)
     found += liveness(history, pace)
     return found

@@ -47,14 +47,11 @@ def _run(pick: random.Random, scenario: Scenario, theme: str) -> RunPlan:
 
 def _deeds(pick: random.Random, scenario: Scenario, theme: str) -> list[Deed]:
     parts = {
-        "commands": ["command"] * 3,
-        "workers": ["worker"] * pick.randint(1, 2),
-        "kills": ["worker"],
-        "connections": ["connection"] * pick.randint(2, 6),
-        "clock": ["clock"] * pick.randint(2, 5),
-        "past": ["past"],
+        "commands": ["command"] * 3, "workers": ["worker"] * pick.randint(1, 2),
+        "kills": ["worker"], "connections": ["connection"] * pick.randint(2, 6),
+        "clock": ["clock"] * pick.randint(2, 5), "past": ["past"],
         "mixed": pick.sample(["worker", "connection", "connection", "clock", "command"], 3),
-    }.get(theme, [])
+    }.get(theme, [])  # fmt: skip
     deeds: list[Deed] = []
     for part in parts:
         deeds += _part(pick, scenario, part)

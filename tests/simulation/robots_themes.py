@@ -146,13 +146,9 @@ def _crawl_openly(pick: random.Random, scenario: Scenario) -> None:
 def _killed_while_judging(pick: random.Random) -> RunPlan:
     """A run that is killed when pages are judged again."""
     return RunPlan(
-        end="kill",
-        at_s=5000.0,
-        at_call=pick.choice([1, 1, 1, 2]),
-        at_verb=pick.choice(JUDGING),
-        after=pick.random() < 0.3,
-        then_s=pick.choice([0.0, 1.0, 30.0]),
-    )
+        end="kill", at_s=5000.0, at_call=pick.choice([1, 1, 1, 2]), at_verb=pick.choice(JUDGING),
+        after=pick.random() < 0.3, then_s=pick.choice([0.0, 1.0, 30.0]),
+    )  # fmt: skip
 
 
 def _a_day_between(pick: random.Random, scenario: Scenario) -> None:

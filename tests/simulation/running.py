@@ -123,13 +123,9 @@ class Process:
             elif await store.paused():
                 self.scheduler.steering.follow_pause(paused=True)
             self.control = Control(
-                self.scheduler,
-                config=config,
-                store=store,
-                reader=world.disk.reader(),
-                clock=self.clock,
-                source=ConfigFrom(world.reread),
-            )
+                self.scheduler, config=config, store=store, reader=world.disk.reader(),
+                clock=self.clock, source=ConfigFrom(world.reread),
+            )  # fmt: skip
             self.caller = Caller(self, world)
             self.ready.set()
             try:

@@ -88,17 +88,11 @@ def draw(seed: int, engine: str | None = None) -> Scenario:
     workers = pick.choice([2, 2, 3, 4]) if engine == "shared" else 1
     seeds = [f"http://{name}/p0" for name in pick.sample(names, pick.randint(1, len(names)))]
     scenario = Scenario(
-        seed=seed,
-        engine=engine,
-        workers=workers,
-        order=pick.choice([None, None, pick.randrange(1 << 30)]),
-        sections=sections,
-        hosts=hosts,
-        seeds=seeds,
-        runs=[],
-        slow_store_s=pick.choice([0.0, 0.0, 0.0, 0.02, 0.3]),
+        seed=seed, engine=engine, workers=workers,
+        order=pick.choice([None, None, pick.randrange(1 << 30)]), sections=sections, hosts=hosts,
+        seeds=seeds, runs=[], slow_store_s=pick.choice([0.0, 0.0, 0.0, 0.02, 0.3]),
         sinks=pick.random() < 0.5,
-    )
+    )  # fmt: skip
     if engine == "shared":  # its workers look at the database each second
         sections["crawl"]["patience"] = min(sections["crawl"]["patience"], 120)
     scenario.runs = _runs(random.Random(f"{seed} runs"), scenario, theme)
@@ -196,12 +190,9 @@ def _dialect(draw: random.Random) -> str | list[str]:
 def _host(draw: random.Random, name: str, names: list[str], theme: str) -> HostPlan:
     addresses = [f"127.0.0.{n}" for n in (2, 3)] if theme == "address" else ["127.0.0.1"]
     plan = HostPlan(
-        name=name,
-        address=draw.choice(addresses),
-        latency_s=draw.choice([0.05, 0.05, 0.3, 2.0]),
-        robots=_robots(draw, names, theme),
-        pages={},
-    )
+        name=name, address=draw.choice(addresses), latency_s=draw.choice([0.05, 0.05, 0.3, 2.0]),
+        robots=_robots(draw, names, theme), pages={},
+    )  # fmt: skip
     count = draw.choice([1, 3, 5, 8, 12])
     if theme == "refusing" and draw.random() < 0.3:
         count = 26
@@ -255,19 +246,13 @@ def _page(
     if kind == "redirect":
         links = (draw.choice(links) if links else f"http://{name}/p0",)
     return PagePlan(
-        kind=kind,
-        links=links,
-        fails=fails,
-        failure=failure,
-        retry_after_s=retry_after_s,
-        as_date=draw.random() < 0.3,
-        slow_s=draw.choice([0.0, 0.0, 0.0, 0.4, 3.0]),
-        status=draw.choice([0, 410]) if kind == "gone" else 0,
-        nofollow=draw.random() < 0.05,
+        kind=kind, links=links, fails=fails, failure=failure, retry_after_s=retry_after_s,
+        as_date=draw.random() < 0.3, slow_s=draw.choice([0.0, 0.0, 0.0, 0.4, 3.0]),
+        status=draw.choice([0, 410]) if kind == "gone" else 0, nofollow=draw.random() < 0.05,
         noindex_from_s=draw.choice([ALWAYS] * 6 + [0.0]),
         changes_every_s=draw.choice([ALWAYS, ALWAYS, 900.0, 5000.0]),
         validators=draw.random() < 0.3,
-    )
+    )  # fmt: skip
 
 
 def _robots(draw: random.Random, names: list[str], theme: str) -> list[tuple[float, RobotsPlan]]:

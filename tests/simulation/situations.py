@@ -58,12 +58,9 @@ def _host(name: str, *, pages: int) -> HostPlan:
     """A host whose first page links to all others, each of which is answered."""
     links = tuple(f"http://{name}/p{n}" for n in range(1, pages))
     return HostPlan(
-        name=name,
-        address="127.0.0.1",
-        latency_s=0.05,
-        robots=[(0.0, RobotsPlan())],
+        name=name, address="127.0.0.1", latency_s=0.05, robots=[(0.0, RobotsPlan())],
         pages={"/p0": PagePlan(links=links)} | {f"/p{n}": PagePlan() for n in range(1, pages)},
-    )
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- failures

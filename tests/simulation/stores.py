@@ -86,12 +86,9 @@ class FileDisk:
 
     def store(self, clock: JumpClock) -> SqliteStore:
         return SqliteStore(
-            self.path,
-            wall=clock.wall,
-            monotonic=clock.monotonic,
-            sleep_until=clock.sleep_until,
+            self.path, wall=clock.wall, monotonic=clock.monotonic, sleep_until=clock.sleep_until,
             uptime=lambda: Uptime(f"boot {self.boots}", clock.boottime()),
-        )
+        )  # fmt: skip
 
     def reader(self) -> Reader:
         return file_reader(self.path)

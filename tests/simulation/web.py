@@ -172,13 +172,9 @@ class Web:
 
     def begin(self, url: str, worker: int, clock: Clock) -> Contact:
         contact = Contact(
-            number=len(self.contacts),
-            worker=worker,
-            url=url,
-            start_s=clock.monotonic(),
-            wall_s=clock.wall(),
-            address=self.address_of(host_of(url)),
-        )
+            number=len(self.contacts), worker=worker, url=url, start_s=clock.monotonic(),
+            wall_s=clock.wall(), address=self.address_of(host_of(url)),
+        )  # fmt: skip
         self.contacts.append(contact)
         return contact
 

@@ -89,12 +89,9 @@ def _takeovers(pick: random.Random, scenario: Scenario) -> None:
         pages = {path: PagePlan(slow_s=pick.choice([0.0, 0.0, 1.5])) for path in paths}
         pages["/p0"] = PagePlan(links=tuple(f"http://{name}{path}" for path in paths[1:]))
         scenario.hosts[name] = HostPlan(
-            name=name,
-            address="127.0.0.1",
-            latency_s=0.05 + 0.1 * number,
-            robots=[(0.0, RobotsPlan())],
-            pages=pages,
-        )
+            name=name, address="127.0.0.1", latency_s=0.05 + 0.1 * number,
+            robots=[(0.0, RobotsPlan())], pages=pages,
+        )  # fmt: skip
     scenario.hosts = {name: scenario.hosts[name] for name in ("h0.test", "h1.test", "h2.test")}
     scenario.seeds = [f"http://{name}/p0" for name in scenario.hosts]
     at_s = pick.choice([3.0, 5.0, 8.0]) * pick.uniform(0.8, 1.2)

@@ -148,27 +148,19 @@ class Rig:
         **values: Any,
     ) -> Completed:
         update = HostUpdate(
-            slot=lease.slot,
-            epoch=lease.epoch,
-            clock=clock or HostClock(),
-            release=release,
+            slot=lease.slot, epoch=lease.epoch, clock=clock or HostClock(), release=release,
             **values,
-        )
+        )  # fmt: skip
         wants = (
             []
             if want is None
             else [
                 Prefetch(
-                    slot=lease.slot,
-                    count=want,
-                    in_memory=held,
-                    closed=closed,
-                    revisits=revisits,
-                    queued=queued,
-                    referrers=referrers,
+                    slot=lease.slot, count=want, in_memory=held, closed=closed, revisits=revisits,
+                    queued=queued, referrers=referrers,
                 )
             ]
-        )
+        )  # fmt: skip
         return await self.store.complete(
             self.session, Batch(outcomes=outcomes, hosts=[update], prefetch=wants)
         )

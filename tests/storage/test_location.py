@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from storage.location import FileLocation, ServerLocation, parse_location, url_of
 from storage.secret_sources import SecretError
+from tests.tables import each
 
 MARK = "hunter2"
 
@@ -23,7 +24,7 @@ def server(text: str) -> ServerLocation:
     return found
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "path"),
     [
         ("sqlite:crawl.db", "crawl.db"), ("SQLite:/a/b.db", "/a/b.db"), ("sqlite:///a", "/a"),
@@ -51,7 +52,7 @@ def test_a_complete_url() -> None:
     assert found.key == "postgresql://db.test:5433/my%20crawl?search_path=two"
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "hosts"),
     [
         ("postgresql:///x", ()),
@@ -77,13 +78,9 @@ def test_the_arguments_of_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     given = server("postgresql://me@a,b:7/x?connect_timeout=3&options=-c%20work_mem%3D1MB")
     assert replace(given, password="env:COURTLY_TEST").connect_arguments() == {
         "dsn": "postgresql://?options=-c%20work_mem%3D1MB&application_name=courtly",
-        "host": ["a", "b"],
-        "port": [5432, 7],
-        "user": "me",
-        "database": "x",
-        "password": MARK,
+        "host": ["a", "b"], "port": [5432, 7], "user": "me", "database": "x", "password": MARK,
         "timeout": 3.0,
-    }
+    }  # fmt: skip
     bare = server("postgresql:///x").connect_arguments()
     assert [bare[name] for name in ("host", "port", "user", "password")] == [None] * 4
 
@@ -105,7 +102,7 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
         found.connect_arguments()
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "sentence"),
     [
         ("postgresql://me:pw@db/x", "must not contain a password"),

@@ -77,15 +77,8 @@ quarters = st.integers(0, 40).map(lambda n: n / 4)  # exact in every representat
 links = st.lists(
     st.builds(
         lambda url, depth, priority, seed, sitemap, again_before, hops, needs: Link(
-            url=url,
-            slot=host_of(url),
-            host=host_of(url),
-            depth=depth,
-            priority=priority,
-            seed=seed,
-            hops=hops,
-            requisite=needs is not None,
-            requisite_depth=needs or 0,
+            url=url, slot=host_of(url), host=host_of(url), depth=depth, priority=priority,
+            seed=seed, hops=hops, requisite=needs is not None, requisite_depth=needs or 0,
             sitemap=sitemap and "?" not in url,
             again_before=again_before if sitemap or seed else None,
             listing=Listing(priority=priority) if priority else None,
@@ -100,35 +93,25 @@ links = st.lists(
         st.sampled_from((None, None, 0, 1, 10)),
     ),
     max_size=6,
-)
+)  # fmt: skip
 clocks = st.builds(
-    HostClock,
-    next_in_s=quarters,
-    rested_s=st.sampled_from((None, 0.0, 2.5)),
-    delay_s=quarters,
-    backoff_in_s=st.sampled_from((0.0, 0.0, 8.0)),
-    contacts=st.integers(0, 5),
+    HostClock, next_in_s=quarters, rested_s=st.sampled_from((None, 0.0, 2.5)), delay_s=quarters,
+    backoff_in_s=st.sampled_from((0.0, 0.0, 8.0)), contacts=st.integers(0, 5),
     connect_failures=st.integers(0, 1),
-)
+)  # fmt: skip
 contacts = st.lists(
     st.builds(
-        Contact,
-        start_at=quarters,
-        end_at=quarters,
-        kind=st.just("page"),
+        Contact, start_at=quarters, end_at=quarters, kind=st.just("page"),
         status=st.sampled_from((None, 200)),
     ),
     max_size=3,
-)
+)  # fmt: skip
 closed = st.lists(st.sampled_from(ORIGINS), max_size=2, unique=True)
 accesses = st.builds(
-    RobotsState,
-    status=st.sampled_from((200, 404, None)),
-    body=st.sampled_from((None, b"", b"User-agent: *")),
-    failures=st.integers(0, 1),
-    expires_at=st.sampled_from((None, START_S + 5)),
-    retry_at=st.sampled_from((None, START_S + 3)),
-)
+    RobotsState, status=st.sampled_from((200, 404, None)),
+    body=st.sampled_from((None, b"", b"User-agent: *")), failures=st.integers(0, 1),
+    expires_at=st.sampled_from((None, START_S + 5)), retry_at=st.sampled_from((None, START_S + 3)),
+)  # fmt: skip
 kinds = st.sampled_from(
     ("visited", "redirect", "redirect", "blocked", "blocked", "failed", "retry", "dropped", "moved",
      "read")
@@ -211,21 +194,13 @@ class Stores(RuleBasedStateMachine):
         shown = [
             [
                 (
-                    q.url,
-                    q.depth,
-                    q.priority,
-                    q.attempts,
-                    q.refusals,
-                    q.seed,
-                    q.sitemap,
-                    q.hops,
-                    q.requisite,
-                    q.requisite_depth,
+                    q.url, q.depth, q.priority, q.attempts, q.refusals, q.seed, q.sitemap, q.hops,
+                    q.requisite, q.requisite_depth,
                 )
                 for q in hand.urls
             ]
             for hand in (one, other)
-        ]
+        ]  # fmt: skip
         assert shown[0] == shown[1]
         assert one.next_due_in_s == other.next_due_in_s
         assert one.next_revisit_in_s == other.next_revisit_in_s
@@ -354,10 +329,7 @@ class Stores(RuleBasedStateMachine):
                 outcomes=outcomes[n],
                 hosts=[
                     HostUpdate(
-                        slot=slot,
-                        epoch=pair[n].epoch,
-                        clock=clock,
-                        contacts=contacts,
+                        slot=slot, epoch=pair[n].epoch, clock=clock, contacts=contacts,
                         release=release,
                     )
                 ],
@@ -373,7 +345,7 @@ class Stores(RuleBasedStateMachine):
                 ],
             )
             for n in (0, 1)
-        ]
+        ]  # fmt: skip
         one = self.run(self.memory.complete(self.sessions[0], batches[0]))
         other = self.run(self.second.complete(self.sessions[1], batches[1]))
         assert (one.stale, dict(one.added)) == (other.stale, dict(other.added))
@@ -394,13 +366,9 @@ class Stores(RuleBasedStateMachine):
         plan = None
         if in_s % 2 < 1:
             plan = Plan(
-                due_in_s=in_s if in_s > 5 else 0.0,
-                interval_s=in_s,
-                checked_at=self.wall_s,
-                changed_at=self.wall_s,
-                visits=2,
-                etag='"1"',
-            )
+                due_in_s=in_s if in_s > 5 else 0.0, interval_s=in_s, checked_at=self.wall_s,
+                changed_at=self.wall_s, visits=2, etag='"1"',
+            )  # fmt: skip
         if kind == "retry" and url in self.again:
             return Revisited(id=key, slot=slot, plan=plan)
         if kind in ("visited", "redirect"):
@@ -438,15 +406,9 @@ class Stores(RuleBasedStateMachine):
             )  # fmt: skip
         if kind == "blocked":
             return Blocked(
-                id=key,
-                slot=slot,
-                reason=BlockReason.ROBOTS,
-                dialect="slurp",
-                rule="Disallow: /",
-                line=2,
-                robots_url=origin_of(url) + "/robots.txt",
-                blocked_at=self.wall_s,
-            )
+                id=key, slot=slot, reason=BlockReason.ROBOTS, dialect="slurp", rule="Disallow: /",
+                line=2, robots_url=origin_of(url) + "/robots.txt", blocked_at=self.wall_s,
+            )  # fmt: skip
         if kind == "failed":
             return Failed(id=key, slot=slot, error="body: cut", attempts=3, last_at=self.wall_s)
         if kind == "retry":
@@ -725,7 +687,7 @@ class Stores(RuleBasedStateMachine):
 
 
 TestStores = Stores.TestCase
-TestStores.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestStores.settings = settings(max_examples=10, stateful_step_count=30, deadline=None)
 
 
 class StoresOnServers(Stores):
@@ -748,7 +710,7 @@ class StoresOnServers(Stores):
 
 
 class TestStoresOnServers(StoresOnServers.TestCase):  # type: ignore[misc, name-defined]
-    settings = settings(max_examples=5, stateful_step_count=25, deadline=None)
+    settings = settings(max_examples=3, stateful_step_count=25, deadline=None)
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres: PostgresServer) -> None:

@@ -13,6 +13,7 @@ from storage.postgres.statements import statements as postgres_statements
 from storage.sql_source import SHARED, read_script, statements_of
 from storage.sqlite import dialect as sqlite
 from storage.sqlite.statements import statements as sqlite_statements
+from tests.tables import each
 
 FILES = ("statements", "checks", "reports")
 
@@ -105,7 +106,7 @@ def test_each_engine_has_its_own_words(
     assert [" ".join(sql.split()) for sql in found] == wanted
 
 
-@pytest.mark.parametrize("file", FILES)
+@each("file", FILES)
 def test_no_word_of_the_source_is_left(file: str) -> None:
     words = r"[{}]|AS ROWS|json_rows|hex16|DO REPLACE|::(ids|names)\b"
     for name, sql in (*sqlite_statements(file).items(), *postgres_statements(file).items()):

@@ -22,7 +22,7 @@ from tests.config_files import to_toml
 LEASE_S = 5.0  # the shortest that a config may have
 GRACE_S = 5.0
 ENDS_WITHIN_S = 60.0
-POLL_S = 0.1
+POLL_S = 0.2
 
 
 class Web(Protocol):
@@ -97,13 +97,10 @@ class Crew:
         output = self.folder / f"{name}.out"
         with output.open("wb") as file:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "crawler.cli", *arguments),
-                cwd=self.folder,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
+                *(sys.executable, "-m", "crawler.cli", *arguments), cwd=self.folder,
+                stdin=asyncio.subprocess.DEVNULL, stdout=file, stderr=file,
                 env={**os.environ, "TMPDIR": str(self.folder)},
-            )
+            )  # fmt: skip
         worker = Worker(name, process, output)
         self.workers.append(worker)
         return worker
@@ -112,13 +109,10 @@ class Crew:
         """Run a command to its end, with the config of the first worker; return what it prints."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "crawler.cli", *arguments),
-            *("--config", str(self.folder / "worker1.toml")),
-            cwd=self.folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(self.folder)},
-        )
+            *("--config", str(self.folder / "worker1.toml")), cwd=self.folder,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT, env={**os.environ, "TMPDIR": str(self.folder)},
+        )  # fmt: skip
         async with asyncio.timeout(ENDS_WITHIN_S):
             out, _ = await process.communicate()
         assert process.returncode == code, out.decode()

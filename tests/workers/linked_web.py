@@ -104,15 +104,11 @@ class LinkedWeb:
         assert isinstance(entries, list)
         return RequestLog(
             LoggedRequest(
-                host=host,
-                path=path,
-                headers={"user-agent": agent},
-                start_s=start_s,
-                end_s=end_s,
+                host=host, path=path, headers={"user-agent": agent}, start_s=start_s, end_s=end_s,
                 status=status,
             )
             for host, path, agent, start_s, end_s, status in entries
-        )
+        )  # fmt: skip
 
     async def _ask(self, question: str) -> object:
         assert self._process.stdin

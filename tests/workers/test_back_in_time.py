@@ -11,7 +11,7 @@ from tests.workers.crew import Crew
 from tests.workers.judge import check_delays
 from tests.workers.linked_web import LinkedWeb, everything, hosts_of, linked_web
 
-DELAY_S = 0.2
+DELAY_S = 0.4
 POLITENESS = {"delay": DELAY_S, "latency_factor": 0}
 WENT_BACK = "went back in time"
 
@@ -33,7 +33,7 @@ async def check_nothing_lost(crew: Crew, web: LinkedWeb, counts: dict[str, int])
 
 
 async def test_a_replica_takes_over_that_had_not_received_all(new_crew: NewCrew) -> None:
-    counts = hosts_of(8, 50)
+    counts = hosts_of(8, 25)
     with running_server(replicated=True) as primary:
         database = primary.create_database().rpartition("/")[2]
         with running_replica(primary) as replica:
@@ -42,10 +42,10 @@ async def test_a_replica_takes_over_that_had_not_received_all(new_crew: NewCrew)
                 crew = new_crew(web, url=url, politeness=POLITENESS)
                 for _ in range(2):
                     await crew.joined(await crew.start(*(web.url(host) for host in counts)))
-                await web.until(60)
+                await web.until(30)
                 await asyncio.to_thread(replica.stop_receiving)
                 begun = await web.count()
-                await web.until(begun + 100)  # of which the replica learns nothing
+                await web.until(begun + 50)  # of which the replica learns nothing
                 await asyncio.to_thread(primary.kill)
                 killed_s = time.monotonic()
                 await asyncio.to_thread(replica.promote)

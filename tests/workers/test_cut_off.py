@@ -13,7 +13,7 @@ from tests.workers.crew import GRACE_S, LEASE_S
 from tests.workers.judge import IN_SOCKETS_S, Fault, check_sound, worker_of
 from tests.workers.linked_web import everything, hosts_of, linked_web
 
-DELAY_S = 0.2
+DELAY_S = 0.4
 POLITENESS = {"delay": DELAY_S, "latency_factor": 0}
 
 
@@ -22,7 +22,7 @@ async def test_workers_that_are_cut_off_contact_nobody_after_their_leases(
 ) -> None:
     """From the first, nothing arrives any more; the connections of the second are closed, and it
     can make no others."""
-    counts = hosts_of(18, 60)
+    counts = hosts_of(18, 30)
 
     def through(proxy: Proxy) -> str:
         return postgres_url.replace(f":{postgres.port}/", f":{proxy.port}/")
@@ -36,7 +36,7 @@ async def test_workers_that_are_cut_off_contact_nobody_after_their_leases(
         seeds = [web.url(host) for host in counts]
         for url in (through(one), through(two), postgres_url):
             await crew.start(*seeds, url=url)
-        await web.until_each([worker.name for worker in crew.workers], 20)
+        await web.until_each([worker.name for worker in crew.workers], 10)
 
         cut_s = time.monotonic()
         one.speaking.clear()
@@ -68,12 +68,12 @@ async def test_workers_that_are_cut_off_contact_nobody_after_their_leases(
 
 
 async def test_a_worker_outlives_restarts_of_the_server(new_crew: NewCrew) -> None:
-    counts = hosts_of(8, 30)
+    counts = hosts_of(8, 15)
     with running_server() as server:
         async with linked_web(counts) as web:
             crew = new_crew(web, url=server.create_database(), politeness=POLITENESS)
             await crew.start(*(web.url(host) for host in counts))
-            for pages, mode in ((50, signal.SIGINT), (120, signal.SIGKILL)):
+            for pages, mode in ((25, signal.SIGINT), (60, signal.SIGKILL)):
                 await web.until(pages)
                 await asyncio.to_thread(server.stop, mode=mode)
                 await asyncio.sleep(1.0)

@@ -32,8 +32,8 @@ from tests.workers.linked_web import (
     linked_web,
 )
 
-WEB = {SLOW_HOST: 6, **hosts_of(25, 45)}
-DELAY_S = 0.25
+WEB = {SLOW_HOST: 6, **hosts_of(25, 24)}
+DELAY_S = 0.47
 SERVER_DOWN_S = 1.5
 QUARANTINED = "error LIKE 'quarantined: %'"
 

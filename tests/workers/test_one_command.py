@@ -17,7 +17,7 @@ from tests.workers.endless_web import endless_web, requests_since, until
 from tests.workers.judge import Fault, check_delays, check_sound
 from tests.workers.linked_web import everything, hosts_of, linked_web
 
-DELAY_S = 0.2
+DELAY_S = 0.4
 POLITENESS = {"delay": DELAY_S, "latency_factor": 0}
 REACHES_S = 3.0
 
@@ -36,7 +36,7 @@ async def started(crew: Crew, *command: str) -> Worker:
 
 async def test_workers_that_are_killed_are_started_again(new_crew: NewCrew) -> None:
     """Any of them, also the one that shows the progress."""
-    counts = hosts_of(10, 40)
+    counts = hosts_of(10, 20)
     faults = []
     async with linked_web(counts) as web:
         crew = new_crew(web, politeness=POLITENESS)
@@ -44,7 +44,7 @@ async def test_workers_that_are_killed_are_started_again(new_crew: NewCrew) -> N
         seeds = [web.url(host) for host in counts]
         worker = await started(crew, "crawl", "--config", str(config), *seeds)
         for number in (0, 1):
-            await web.until(40 + 80 * number)
+            await web.until(20 + 40 * number)
             os.kill((await pids(crew))[number], signal.SIGKILL)
             at_s = time.monotonic()
             faults.append(Fault(at_s=at_s, until_s=at_s, worker="worker1", committed=frozenset()))

@@ -16,7 +16,7 @@ from tests.workers.endless_web import endless_web, requests_since, until
 from tests.workers.judge import TOLERANCE_S, check_delays, worker_of
 
 HOSTS = [f"h{n}.test" for n in range(8)]
-DELAY_S = 0.1
+DELAY_S = 0.25
 SLOW_S = 1.0
 REACHES_S = 3.0  # generous: a worker learns of a command within a second
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from crawler.documents.charset import to_utf8
 from crawler.documents.encoding_index import NAMES
+from tests.tables import each
 
 RUSSIAN = "Привет мир, это обычная страница на русском языке. " * 20
 JAPANESE = "これは日本語のページです。ニュースと記事があります。<br>" * 900
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "content_type", "text", "name"),
     [
         (b"plain", None, "plain", "utf-8"),
@@ -42,22 +43,13 @@ def test_declared(body: bytes, content_type: str | None, text: str, name: str) -
     assert (utf8.decode(errors="replace"), used) == (text, name)
 
 
-@pytest.mark.parametrize(
+@each(
     "label",
     [
-        "nonsense",
-        "punycode",
-        "idna",
-        "unicode_escape",
-        "zlib",
-        "utf-7",
-        "rot13",
-        "mbcs",
-        "ü",
-        "_",
-        "aliases",
+        "nonsense", "punycode", "idna", "unicode_escape", "zlib", "utf-7", "rot13", "mbcs", "ü",
+        "_", "aliases",
     ],
-)
+)  # fmt: skip
 def test_encodings_that_are_not_the_web_s_are_not_used(label: str) -> None:
     body = f"<meta charset={label}>".encode() + "ü".encode()
     assert to_utf8(body, f"text/html; charset={label}") == (body, "utf-8")
@@ -83,7 +75,7 @@ def test_utf8_cut_inside_a_character_is_still_utf8() -> None:
     | st.text(max_size=40)
     | st.text("0123456789-_abcdefiklorstuxz\x00 ;\"'", max_size=20).map("a/b;charset=".__add__),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=160, deadline=None)
 def test_nothing_raises(body: bytes, content_type: str | None) -> None:
     utf8, name = to_utf8(body, content_type)
     assert name in NAMES
@@ -91,23 +83,18 @@ def test_nothing_raises(body: bytes, content_type: str | None) -> None:
         utf8.decode()
 
 
-@pytest.mark.parametrize(
+@each(
     ("parameters", "name"),
     [
-        ("charset= koi8-r", "koi8-r"),
-        ("charset=koi8-r ; x=y", "koi8-r"),
-        ('charset=  "koi8-r"', "koi8-r"),
-        ('charset="koi8-r', "koi8-r"),
-        ('charset="koi8-r" foo', "koi8-r"),
-        ("charset=; charset=koi8-r", "koi8-r"),
+        ("charset= koi8-r", "koi8-r"), ("charset=koi8-r ; x=y", "koi8-r"),
+        ('charset=  "koi8-r"', "koi8-r"), ('charset="koi8-r', "koi8-r"),
+        ('charset="koi8-r" foo', "koi8-r"), ("charset=; charset=koi8-r", "koi8-r"),
         ('x="charset=gbk"; Charset=koi8-r; charset=gbk', "koi8-r"),
-        ("charset=koi8-r, text/plain", "koi8-r"),
-        ('charset=""; charset=koi8-r', "windows-1250"),
-        ("charset=koi8-r foo", "windows-1250"),
-        ("charset = koi8-r", "windows-1250"),
+        ("charset=koi8-r, text/plain", "koi8-r"), ('charset=""; charset=koi8-r', "windows-1250"),
+        ("charset=koi8-r foo", "windows-1250"), ("charset = koi8-r", "windows-1250"),
         ('charset="koi8-r; x=y', "windows-1250"),
     ],
-)
+)  # fmt: skip
 def test_the_header_is_read_as_browsers_read_it(parameters: str, name: str) -> None:
     body = b"<meta charset=windows-1250>\xc3"
     assert to_utf8(body, f"text/html; {parameters}")[1] == name

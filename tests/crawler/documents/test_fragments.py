@@ -13,6 +13,7 @@ from crawler.documents import fragments as module
 from crawler.documents.fragments import fragment_of
 from crawler.documents.page import ParsedPage, parse_page
 from policies.scope import Skip
+from tests.tables import each
 
 URL = "http://a.test/dir/page"
 HTML = CIMultiDictProxy(CIMultiDict([("Content-Type", "text/html; charset=utf-8")]))
@@ -22,7 +23,7 @@ def page(html: str, **how: int) -> ParsedPage:
     return parse_page(URL, HTML, html.encode(), tokens=("bot",), fragments=True, **how)
 
 
-@pytest.mark.parametrize(
+@each(
     ("href", "expected"),
     [
         ("x#a", ("a", None)), ("#a", ("a", None)), ("x#", None), ("x", None), ("#top", None),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -13,7 +12,8 @@ from crawler.documents import page
 from crawler.fetching.request import readable
 from policies.indexing import Directives, from_header, from_meta
 from policies.url import canonical, parse_seed
-from tests.cpu_time import cpu_at_most
+from tests.growth import assert_linear, repeated
+from tests.tables import each
 
 URL = "http://a.test/dir/"
 TOKENS = ("examplebot",)
@@ -51,7 +51,7 @@ _BODIES = (
     body=_BODIES,
     read_first=st.booleans(),
 )
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=210, deadline=None)
 @example([("Content-Type", b"text/html; charset=\xff")], b"<title>\xed\xa0\x80", False)
 @example([("Link", b"<\xe9>; rel=next"), ("Refresh", b"0;\xff")], b"", False)
 def test_any_bytes_make_a_page(
@@ -74,7 +74,7 @@ def test_any_bytes_make_a_page(
 
 
 @given(_VALUES | st.binary(max_size=300))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=140, deadline=None)
 def test_any_bytes_are_a_robots_tag(value: bytes) -> None:
     for text in (value.decode("utf-8", "surrogateescape"), value.decode("latin-1")):
         assert isinstance(from_header([text], TOKENS), Directives)
@@ -82,7 +82,7 @@ def test_any_bytes_are_a_robots_tag(value: bytes) -> None:
 
 
 @given(_VALUES, _VALUES)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=140, deadline=None)
 def test_any_bytes_are_a_url_or_none(href: bytes, base: bytes) -> None:
     for decode in ("utf-8", "latin-1"):
         text = href.decode(decode, "surrogateescape")
@@ -104,23 +104,21 @@ def with_sentence(text: str) -> None:
         str(error).encode("utf-8", "backslashreplace")
 
 
-_LONG = 1_000_000
-
-
-@pytest.mark.parametrize(
-    "piece",
-    [
+_REPEATED = [
         "a", " ", ",", ":", ";", "noindex,", "a:", "a: b:", "examplebot:noindex,", "<", "<a>",
         "<a>;", '<a>;x="', '<a>;x="\\', "<a>; x =", "0;url=", "0 ;", ".", "'", '"', "\\", "/",
         "../", "./", "%", "%41", "%%", "?", "#", "&a=", "@", "[", "xn--", "a.", "http://",
         "http://a.test/", "\t", "\n", "é", "\udcff", "\x00", "-", "1.", "0x1.",
-    ],
-)  # fmt: skip
+]  # fmt: skip
+
+
+@each("piece", _REPEATED)
 def test_no_repetition_takes_long(piece: str) -> None:
-    """A megabyte of it, where it is read as header, as href and as meta element."""
-    text = piece * (_LONG // len(piece))
-    headers = CIMultiDictProxy(CIMultiDict([(name, text) for name in NAMES if name != "Location"]))
-    with cpu_at_most(1.5):
+    """Where it is read as header, as href and as meta element."""
+
+    def read(text: str) -> None:
+        pairs = [(name, text) for name in NAMES if name != "Location"]
+        headers = CIMultiDictProxy(CIMultiDict(pairs))
         page.parse_page(URL, headers, b"", tokens=TOKENS)
         page.may_be_html(text)
         readable(CIMultiDictProxy(CIMultiDict([("X", text[:262_144])])))  # a header has no more
@@ -128,3 +126,5 @@ def test_no_repetition_takes_long(piece: str) -> None:
         for href in (text, "http://a.test/" + text, "http://" + text, text + "/x"):
             canonical(href, URL)
         with_sentence(text)
+
+    assert_linear(read, repeated("", piece), 200_000)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from crawler.explain.robots_remark import remark_on, web_page_remark
 from policies import robots
+from tests.tables import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "word", "governs"),
     [
         ("", "empty", False),

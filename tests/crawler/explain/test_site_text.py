@@ -11,6 +11,7 @@ from crawler.cli.safe_logging import SafeFormatter
 from crawler.explain.html_pages import html_environment
 from crawler.explain.site_text import SiteText, for_csv, for_html, for_log, for_terminal
 from crawler.reports.csv_text import csv_text
+from tests.tables import each
 
 HOSTILE = SiteText('<b>"\x1b[31m\u202e\x85')
 
@@ -39,10 +40,8 @@ def test_each_medium_has_its_escape() -> None:
     assert for_log("a\nb\x9b") == for_terminal("a\nb\x9b") == "a\ufffdb\ufffd"
 
 
-@pytest.mark.parametrize("start", "=+-@|\t\r\n＝＋－＠｜﹦﹢﹣﹫−%")
-@pytest.mark.parametrize(
-    "before", ["", " ", "\u200b", "\ufeff", "\u202e", "\u00a0", "\u3164", "\u2800"]
-)
+@each("start", "=+-@|\t\r\n＝＋－＠｜﹦﹢﹣﹫−%")
+@each("before", ["", " ", "\u200b", "\ufeff", "\u202e", "\u00a0", "\u3164", "\u2800"])
 def test_no_cell_begins_a_formula(start: str, before: str) -> None:
     assert str(for_csv(f"{before}{start}cmd")).startswith("'")
 
@@ -54,9 +53,7 @@ def test_every_invisible_beginning_is_escaped() -> None:
             assert str(for_csv(f"{char}x")).startswith("'"), hex(code)
 
 
-@pytest.mark.parametrize(
-    "cell", ["", "a=b", "https://a.test/", "1-2", "é", "日本", " a", 7, -1.5, None]
-)
+@each("cell", ["", "a=b", "https://a.test/", "1-2", "é", "日本", " a", 7, -1.5, None])
 def test_other_cells_stay(cell: object) -> None:
     assert for_csv(cell) == cell
 

@@ -19,6 +19,7 @@ from crawler.fetching.content_coding import (
     DecodingError,
     decoder_for,
 )
+from tests.tables import each
 
 try:
     from compression import zstd  # type: ignore[import-not-found,unused-ignore]
@@ -32,12 +33,9 @@ def raw_deflate(data: bytes) -> bytes:
 
 
 COMPRESS = {
-    "gzip": gzip.compress,
-    "deflate": zlib.compress,
-    "raw deflate": raw_deflate,
-    "br": brotli.compress,
-    "zstd": zstd.compress,
-}
+    "gzip": gzip.compress, "deflate": zlib.compress, "raw deflate": raw_deflate,
+    "br": brotli.compress, "zstd": zstd.compress,
+}  # fmt: skip
 MEMBERED = ("gzip", "zstd")
 
 
@@ -78,8 +76,8 @@ def test_members_follow_one_another(coding, members, size):
     assert decode(coding, split(wire, size)) == b"".join(members)
 
 
-@pytest.mark.parametrize("coding", [c for c in COMPRESS if c != "br"])
-@pytest.mark.parametrize("padding", [bytes(1), bytes(1000), b"garbage", b"\x1f", b"\x1f\x00"])
+@each("coding", [c for c in COMPRESS if c != "br"])
+@each("padding", [bytes(1), bytes(1000), b"garbage", b"\x1f", b"\x1f\x00"])
 def test_lenient_padding_behind_the_stream_is_ignored(coding, padding):
     """As browsers do; the stream itself was whole."""
     assert decode(coding, [COMPRESS[coding](b"hello"), padding]) == b"hello"
@@ -110,21 +108,21 @@ def test_junk_raises_nothing_else(coding, junk):
         decode(coding, [junk], 1000)
 
 
-@pytest.mark.parametrize("coding", COMPRESS)
+@each("coding", COMPRESS)
 def test_empty_body_is_an_empty_body(coding):
     """Some servers label the empty body of a redirect."""
     assert decode(coding, []) == b""
 
 
-@pytest.mark.parametrize("coding", MEMBERED)
+@each("coding", MEMBERED)
 def test_members_have_a_bound(coding):
     with pytest.raises(DecodingError, match="256"):
         decode(coding, [COMPRESS[coding](b"") * (MEMBERS_MAX + 1)])
 
 
-@pytest.mark.parametrize("coding", COMPRESS)
+@each("coding", COMPRESS)
 def test_bomb_takes_no_more_memory_than_asked_for(coding):
-    bomb = COMPRESS[coding](bytes(100_000_000))
+    bomb = COMPRESS[coding](bytes(20_000_000))
     decoder = new(coding)
     tracemalloc.start()
     try:
@@ -146,12 +144,12 @@ def test_rfc9659_zstd_window_over_8_mb_is_refused():
         decode("zstd", [wire])
 
 
-@pytest.mark.parametrize("values", [[], ["identity"], ["utf-8"], ["none", ""], ["compress"]])
+@each("values", [[], ["identity"], ["utf-8"], ["none", ""], ["compress"]])
 def test_lenient_unknown_codings_are_none(values):
     assert decoder_for(values) is None
 
 
-@pytest.mark.parametrize("value", ["GZIP", " gzip ", "x-gzip", "identity, gzip", "gzip,"])
+@each("value", ["GZIP", " gzip ", "x-gzip", "identity, gzip", "gzip,"])
 def test_names_of_codings_are_read_loosely(value):
     assert decoder_for([value]) is not None
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from crawler.fetching import cookies
 from crawler.fetching.cookies import COOKIES_MAX, Cookies
+from tests.tables import each
 
 NOW_S = 1_800_000_000.0
 
@@ -53,16 +54,12 @@ def test_a_domain_widens_it_within_the_site(jars: Cookies) -> None:
 @pytest.mark.parametrize(
     ("url", "domain"),
     [
-        ("http://www.example.org/", "org"),
-        ("http://www.example.co.uk/", "co.uk"),
-        ("http://www.example.org/", "example.com"),
-        ("http://www.example.org/", "shop.example.org"),
-        ("http://www.example.org/", "xample.org"),
-        ("http://a.github.io/", "github.io"),
-        ("http://127.0.0.1/", "0.0.1"),
-        ("http://127.0.0.1/", "1"),
+        ("http://www.example.org/", "org"), ("http://www.example.co.uk/", "co.uk"),
+        ("http://www.example.org/", "example.com"), ("http://www.example.org/", "shop.example.org"),
+        ("http://www.example.org/", "xample.org"), ("http://a.github.io/", "github.io"),
+        ("http://127.0.0.1/", "0.0.1"), ("http://127.0.0.1/", "1"),
     ],
-)
+)  # fmt: skip
 def test_a_domain_beyond_the_site_is_refused(jars: Cookies, url: str, domain: str) -> None:
     jars.learn(url, [f"a=b; Domain={domain}"])
     assert jars.header(url) is None
@@ -82,18 +79,13 @@ def test_an_address_has_cookies_of_its_own(jars: Cookies) -> None:
 @pytest.mark.parametrize(
     ("set_by", "attribute", "asked", "sent"),
     [
-        ("/a/b", "", "/a/", True),
-        ("/a/b", "", "/a/c/d", True),
-        ("/a/b", "", "/", False),
-        ("/a/b", "", "/ab", False),
-        ("/a/b", "; Path=/", "/x", True),
-        ("/", "; Path=/a", "/a", True),
-        ("/", "; Path=/a", "/a/b?c", True),
-        ("/", "; Path=/a", "/ab", False),
-        ("/", "; Path=relative", "/x", True),
+        ("/a/b", "", "/a/", True), ("/a/b", "", "/a/c/d", True), ("/a/b", "", "/", False),
+        ("/a/b", "", "/ab", False), ("/a/b", "; Path=/", "/x", True),
+        ("/", "; Path=/a", "/a", True), ("/", "; Path=/a", "/a/b?c", True),
+        ("/", "; Path=/a", "/ab", False), ("/", "; Path=relative", "/x", True),
         ("/?x=/y/z", "", "/q", True),
     ],
-)
+)  # fmt: skip
 def test_path(jars: Cookies, set_by: str, attribute: str, asked: str, sent: bool) -> None:
     jars.learn(f"http://a.test{set_by}", [f"a=b{attribute}"])
     assert jars.header(f"http://a.test{asked}") == ("a=b" if sent else None)
@@ -115,13 +107,10 @@ def test_prefixes_are_held_to(jars: Cookies) -> None:
     jars.learn(
         "https://a.test/",
         [
-            "__Secure-a=1",
-            "__Host-b=2; Secure",
-            "__Host-c=3; Secure; Path=/; Domain=a.test",
-            "__Secure-d=4; Secure",
-            "__Host-e=5; Secure; Path=/",
+            "__Secure-a=1", "__Host-b=2; Secure", "__Host-c=3; Secure; Path=/; Domain=a.test",
+            "__Secure-d=4; Secure", "__Host-e=5; Secure; Path=/",
         ],
-    )
+    )  # fmt: skip
     assert jars.header("https://a.test/") == "__Secure-d=4; __Host-e=5"
 
 
@@ -206,8 +195,8 @@ ORIGINS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("to", ORIGINS)
-@pytest.mark.parametrize("from_", ORIGINS)
+@each("to", ORIGINS)
+@each("from_", ORIGINS)
 def test_a_cookie_stays_with_its_scheme_and_port(from_: str, to: str) -> None:
     """But for http to https on their own ports; a host-only one, with its host."""
     jars = Cookies(WallClock())

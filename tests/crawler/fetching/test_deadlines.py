@@ -18,6 +18,7 @@ from crawler.fetching.exchange import BEAT_S, Bound, Exchange, Watchdog
 from crawler.fetching.request import FetchLimits, Request
 from tests.crawler.conftest import Serve
 from tests.crawler.fetching.readers import Reads
+from tests.tables import each
 
 RATE = 100.0
 WINDOW_S = 10.0
@@ -159,7 +160,7 @@ def test_no_deadline_counts_once_all_has_come() -> None:
     assert rig.met is None
 
 
-@pytest.mark.parametrize("bound", [Bound.CONNECT, Bound.HEAD, Bound.RATE, Bound.TOTAL])
+@each("bound", [Bound.CONNECT, Bound.HEAD, Bound.RATE, Bound.TOTAL])
 def test_our_own_lateness_is_not_charged(bound: Bound) -> None:
     late_s = 120.0
     rig = Rig(FetchLimits(timeout_s=60.0 if bound is Bound.TOTAL else 5000.0, head_s=20.0))
@@ -205,7 +206,7 @@ events = st.lists(
 
 
 @given(slow_head_s=st.floats(0.0, 300.0), schedule=events)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=90, deadline=None)
 def test_the_rate_for_any_delivery_and_any_pause(slow_head_s: float, schedule: list[Event]) -> None:
     """A sender is given up if it brought too little while it was waited for, within a window or
     two; never for what passed while we did not read or were late."""
@@ -243,11 +244,8 @@ def test_the_rate_for_any_delivery_and_any_pause(slow_head_s: float, schedule: l
         if stalls:
             return  # of each, a part shorter than a beat is not seen
         starts = [
-            0.0,
-            *(at_s for at_s, _ in arrivals),
-            waited_s - WINDOW_S,
-            waited_s - 2 * WINDOW_S,
-        ]
+            0.0, *(at_s for at_s, _ in arrivals), waited_s - WINDOW_S, waited_s - 2 * WINDOW_S,
+        ]  # fmt: skip
         assert any(
             brought(start_s + 1e-9 if start_s else 0.0, start_s + WINDOW_S - slack_s) < least
             for start_s in starts

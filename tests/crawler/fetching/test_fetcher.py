@@ -29,11 +29,8 @@ async def test_answer_tells_all_that_came(serve, fetcher):
     server = await serve(HELLO)
     answer = answered(await fetcher.fetch(Request(url=server.url())))
     assert (answer.status, answer.body, answer.body_read, answer.cut) == (
-        200,
-        b"hello",
-        True,
-        False,
-    )
+        200, b"hello", True, False,
+    )  # fmt: skip
     assert answer.url == server.url()
     assert answer.headers["content-TYPE"] == "text/html"
     assert answer.wire_bytes == len(HELLO)

@@ -9,6 +9,7 @@ import pytest
 from crawler.fetching import guard
 from crawler.fetching.guard import AddressRefusedError, listening, socket_guard
 from policies.address import AddressRules
+from tests.tables import each
 
 LOOPBACK = AddressRules.parse(["127.0.0.0/8", "::1/128", "0.0.0.0/8", "::/128", "::ffff:0:0/96"])
 
@@ -68,7 +69,7 @@ def test_a_network_that_is_routed_to_this_machine_is_its_own(
         assert connects(named, "198.51.100.1", 8710)
 
 
-@pytest.mark.parametrize(
+@each(
     ("bound", "refused", "left"),
     [
         ("127.0.0.1", ["127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1", "::"], ["127.0.0.2", "::1"]),

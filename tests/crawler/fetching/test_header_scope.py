@@ -15,6 +15,7 @@ from crawler.fetching.header_scope import HeaderScope
 from crawler.fetching.request import Request, service_of
 from crawler.testing import FakeFetcher, JumpClock, html, redirect
 from tests.crawler.conftest import fetcher_config
+from tests.tables import each
 
 if TYPE_CHECKING:
     from tests.conftest import World
@@ -26,7 +27,7 @@ CONFIG: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "service"),
     [
         ("http://a.test/", "http:"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.fetching.request import Headers, readable
+from tests.tables import each
 
 
 def received(*fields: tuple[str, bytes]) -> Headers:
@@ -23,7 +23,7 @@ def test_what_is_text_stays_as_it_is() -> None:
     assert readable(received(("X", "ü ∞".encode())))["x"] == "ü ∞"
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "text"),
     [
         ("Location", b"/caf\xe9?q=\xff", "/caf%E9?q=%FF"),

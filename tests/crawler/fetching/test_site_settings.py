@@ -22,6 +22,7 @@ from crawler.fetching.cookies import Cookies
 from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, FetchLimits, Request
 from crawler.fetching.site_settings import SiteSettingsTable
 from tests.crawler.conftest import fetcher_config
+from tests.tables import each
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 SECRET = "correct horse"
@@ -175,7 +176,7 @@ def test_all_that_cannot_be_had_is_told_at_once(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "source",
     [SECRET, f"bot:{SECRET}", f"Bearer {SECRET}", "", "env:", "env:a b", "file:",
      f"http://bot:{SECRET}@a.test/"],
@@ -190,7 +191,7 @@ def test_a_secret_in_the_config_is_refused_and_not_shown(source):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "origin",
     ["a.test", "*.a.test", "https://a.test/path", "https://bot:x@a.test", "ftp://a.test", ""],
 )
@@ -382,7 +383,7 @@ async def test_a_request_keeps_its_own_whole_time_and_body():
     assert limits.soonest_s == 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "value", "sentence"),
     [
         ("connect_timeout", 0, "must be more than 0, not 0"),

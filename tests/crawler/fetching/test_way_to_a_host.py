@@ -52,18 +52,12 @@ async def test_a_proxy_that_does_not_connect_answers_for_no_host(serve, fetcher,
 @pytest.mark.parametrize(
     ("status", "more", "proxied", "gateway"),
     [
-        (502, "", True, True),
-        (504, "", True, True),
-        (503, "", True, False),
-        (500, "", True, False),
-        (200, "", True, False),
-        (502, "Retry-After: 60\r\n", True, False),
-        (502, "", False, False),
-        (504, "", False, False),
-        (511, "", False, True),
+        (502, "", True, True), (504, "", True, True), (503, "", True, False),
+        (500, "", True, False), (200, "", True, False), (502, "Retry-After: 60\r\n", True, False),
+        (502, "", False, False), (504, "", False, False), (511, "", False, True),
         (511, "", True, True),
     ],
-)
+)  # fmt: skip
 async def test_answers_that_may_be_those_of_the_way(serve, fetcher, status, more, proxied, gateway):
     server = await serve(answer_of(status, more))
     proxy = server.url(host="127.0.0.1") if proxied else None

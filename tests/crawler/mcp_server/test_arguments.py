@@ -16,6 +16,7 @@ from crawler.mcp_server.arguments import (
     read_arguments,
     schema_of,
 )
+from tests.tables import each
 
 KINDS = (FetchArguments, RobotsArguments, UrlArguments)
 
@@ -32,7 +33,7 @@ def numbers(part: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
             yield from numbers(value, name)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_every_number_has_a_range(kind: type[Arguments]) -> None:
     found = list(numbers(schema_of(kind)))
     assert found

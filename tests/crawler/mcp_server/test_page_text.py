@@ -12,17 +12,15 @@ from crawler.mcp_server.arguments import Format
 from crawler.mcp_server.page_memory import BYTES_MAX, KEPT_S, PAGES_MAX, KeptPage, PageMemory
 from crawler.mcp_server.page_text import NoTextError, PageText, page_text
 from crawler.mcp_server.visible_text import visible_text
+from tests.tables import each
 
 
 def response(body: str | bytes, kind: str | None = "text/html; charset=utf-8") -> Response:
     headers = CIMultiDict({} if kind is None else {"Content-Type": kind})
     return Response(
-        url="https://a.test/",
-        status=200,
-        headers=CIMultiDictProxy(headers),
-        body=body.encode() if isinstance(body, str) else body,
-        elapsed_s=0.1,
-    )
+        url="https://a.test/", status=200, headers=CIMultiDictProxy(headers),
+        body=body.encode() if isinstance(body, str) else body, elapsed_s=0.1,
+    )  # fmt: skip
 
 
 def text_of(
@@ -41,22 +39,14 @@ def test_visible_text_has_a_line_for_each_block() -> None:
     assert lines == ["Home Shop", "Hello world, again", "after", "a b", "c"]
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
-        "",
-        "\0",
-        "<",
-        "<div>" * 5_000 + "x",
-        "<b>x" * 3_000,
-        "<p>" + "\U000e0041" * 10,
-        "<table>" * 300,
-        "<a href='//['>x</a>",
-        "<a href=x>" * 600,
-        b"\xff\xfe\xfd",
+        "", "\0", "<", "<div>" * 5_000 + "x", "<b>x" * 3_000, "<p>" + "\U000e0041" * 10,
+        "<table>" * 300, "<a href='//['>x</a>", "<a href=x>" * 600, b"\xff\xfe\xfd",
     ],
-)
-@pytest.mark.parametrize("wanted", ["markdown", "text", "html"])
+)  # fmt: skip
+@each("wanted", ["markdown", "text", "html"])
 def test_hostile_markup_yields_text(body: str | bytes, wanted: Format) -> None:
     text = text_of(body, wanted)
     assert "\0" not in text.text.for_model()
@@ -123,21 +113,15 @@ def test_links_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> 
     assert text.text.for_model().endswith("- and 3 more links")
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "shown"),
     [
-        ("text/plain", True),
-        ("text/csv; charset=utf-8", True),
-        ("application/json", True),
-        ("application/problem+json", True),
-        ("application/atom+xml", True),
-        ("image/svg+xml", True),
-        ("image/png", False),
-        ("application/pdf", False),
-        ("application/octet-stream", False),
+        ("text/plain", True), ("text/csv; charset=utf-8", True), ("application/json", True),
+        ("application/problem+json", True), ("application/atom+xml", True), ("image/svg+xml", True),
+        ("image/png", False), ("application/pdf", False), ("application/octet-stream", False),
         ("nonsense", False),
     ],
-)
+)  # fmt: skip
 def test_types(kind: str, shown: bool) -> None:
     if shown:
         assert text_of("otter\x1b[31m", kind=kind).text.for_model() == "otter\ufffd[31m"

@@ -124,28 +124,15 @@ class Rig:
     def host(self, name: str = "a.test", pages: int = 0) -> HostQueue:
         hand = [
             Queued(
-                id=n,
-                url=f"http://{name}/{n}",
-                depth=0,
-                priority=0,
-                attempts=0,
-                refusals=0,
+                id=n, url=f"http://{name}/{n}", depth=0, priority=0, attempts=0, refusals=0,
                 seed=False,
             )
             for n in range(pages)
-        ]
+        ]  # fmt: skip
         lease = Lease(
-            slot=name,
-            epoch=7,
-            clean=True,
-            clock=HostClock(),
-            paused=False,
-            slow_s=None,
-            visited=0,
-            body_bytes=0,
-            robots={},
-            prefetched=Prefetched(urls=hand, next_due_in_s=None),
-        )
+            slot=name, epoch=7, clean=True, clock=HostClock(), paused=False, slow_s=None, visited=0,
+            body_bytes=0, robots={}, prefetched=Prefetched(urls=hand, next_due_in_s=None),
+        )  # fmt: skip
         return self.frontier.host_leased(lease)
 
     async def after(self, for_s: float) -> int:

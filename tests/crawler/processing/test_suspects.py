@@ -12,15 +12,9 @@ def test_suspects_that_are_deferred_together_fall_due_one_after_the_other() -> N
     dues = []
     for id_ in range(1_000, 1_300):
         queued = Queued(
-            id=id_,
-            url=f"http://a.test/{id_}",
-            depth=0,
-            priority=0.0,
-            attempts=0,
-            refusals=0,
-            seed=False,
-            suspect=True,
-        )
+            id=id_, url=f"http://a.test/{id_}", depth=0, priority=0.0, attempts=0, refusals=0,
+            seed=False, suspect=True,
+        )  # fmt: skip
         outcome = deferred(queued, "a.test")
         assert isinstance(outcome, Retry)
         dues.append(outcome.due_in_s)

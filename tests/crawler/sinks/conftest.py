@@ -34,21 +34,12 @@ def make_page() -> MakePage:
         if content_type is not None:
             fields["Content-Type"] = content_type
         return CrawledPage(
-            url=url,
-            status=status,
-            headers=CIMultiDictProxy(fields),
-            body=body,
-            title="Home",
+            url=url, status=status, headers=CIMultiDictProxy(fields), body=body, title="Home",
             links=(PageLink("http://a.test/b", "B", False),),
-            directives=Directives(index=index, archive=archive),
-            redirect_url=None,
-            depth=0,
+            directives=Directives(index=index, archive=archive), redirect_url=None, depth=0,
             timings=Timings(started_at=fetched_at - 0.5, latency_s=0.1, elapsed_s=0.5),
-            fetched_at=fetched_at,
-            address="127.0.0.1",
-            body_read=body_read,
-            again=again,
+            fetched_at=fetched_at, address="127.0.0.1", body_read=body_read, again=again,
             earlier=earlier or (EarlierVisit(200, "text/html") if again else None),
-        )
+        )  # fmt: skip
 
     return make

@@ -37,21 +37,11 @@ def page_of(
     )
     headers = readable(raw)
     return CrawledPage(
-        url=url,
-        status=200,
-        headers=headers,
-        raw_headers=None if headers is raw else raw,
-        body=body,
-        title="a\ud800b",
-        links=(),
-        directives=Directives(),
-        redirect_url=None,
-        depth=0,
+        url=url, status=200, headers=headers, raw_headers=None if headers is raw else raw,
+        body=body, title="a\ud800b", links=(), directives=Directives(), redirect_url=None, depth=0,
         timings=Timings(started_at=1_700_000_000.0, latency_s=0.1, elapsed_s=0.5),
-        fetched_at=1_700_000_000.5,
-        address="127.0.0.1",
-        canonical_url=None,
-    )
+        fetched_at=1_700_000_000.5, address="127.0.0.1", canonical_url=None,
+    )  # fmt: skip
 
 
 def config_of(folder: Path, **keys: object) -> Config:

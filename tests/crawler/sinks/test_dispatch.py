@@ -174,15 +174,9 @@ async def test_pages_wait_when_far_more_is_noted_than_written(make_page: MakePag
 async def test_a_forbidden_page_is_told_to_sinks_that_want_its_url() -> None:
     sink, other = Memory(), Memory()
     block = Blocked(
-        id=1,
-        slot="a.test",
-        reason=BlockReason.ROBOTS,
-        dialect="slurp",
-        rule="Disallow: /x",
-        line=2,
-        robots_url="http://a.test/robots.txt",
-        blocked_at=1.0,
-    )
+        id=1, slot="a.test", reason=BlockReason.ROBOTS, dialect="slurp", rule="Disallow: /x",
+        line=2, robots_url="http://a.test/robots.txt", blocked_at=1.0,
+    )  # fmt: skip
     routes = [
         SinkRoute(sink=sink, filter=SinkFilter()),
         SinkRoute(sink=other, filter=SinkFilter(exclude=("*/x",))),

@@ -98,7 +98,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=160, deadline=None)
 @given(st.lists(STEPS, max_size=40))
 def test_what_was_flushed_is_there_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -58,14 +58,11 @@ def test_a_page_has_the_data_of_its_url(tmp_path: Path, make_page: MakePage) -> 
 @pytest.mark.parametrize(
     ("content_type", "body", "encoding"),
     [
-        ("text/html; charset=latin1", b"caf\xe9", "text"),
-        ("application/ld+json", b"{}", "text"),
-        ("image/png", b"\x89PNG", "base64"),
-        ("application/xhtml+xml", b"<a/>", "text"),
-        (None, b"\0\1", "base64"),
-        (None, b"plain", "text"),
+        ("text/html; charset=latin1", b"caf\xe9", "text"), ("application/ld+json", b"{}", "text"),
+        ("image/png", b"\x89PNG", "base64"), ("application/xhtml+xml", b"<a/>", "text"),
+        (None, b"\0\1", "base64"), (None, b"plain", "text"),
     ],
-)
+)  # fmt: skip
 def test_text_is_text_and_all_else_base64(
     tmp_path: Path, make_page: MakePage, content_type: str | None, body: bytes, encoding: str
 ) -> None:
@@ -90,12 +87,9 @@ def test_a_withdrawn_page_is_announced(tmp_path: Path, make_page: MakePage) -> N
         url="http://a.test/", withdrawn_at=5.0, robots_url="http://a.test/robots.txt", rule="x"
     )
     assert written(tmp_path / "a.jsonl", make_page(), gone)[1] == {
-        "withdrawn": "http://a.test/",
-        "withdrawn_at": 5.0,
-        "reason": "robots",
-        "robots_url": "http://a.test/robots.txt",
-        "rule": "x",
-    }
+        "withdrawn": "http://a.test/", "withdrawn_at": 5.0, "reason": "robots",
+        "robots_url": "http://a.test/robots.txt", "rule": "x",
+    }  # fmt: skip
 
 
 def test_compressed_by_its_name_and_whole_lines_after_a_crash(

@@ -12,9 +12,10 @@ import pytest
 from crawler.sinks.manifests import MANIFEST_BYTES_MAX, in_manifest
 from crawler.sinks.references import ReferenceRole
 from crawler.sinks.requisites import requisites
-from tests.cpu_time import cpu_at_most
 from tests.crawler.sinks.doubles import Replacing
 from tests.crawler.sinks.test_mirror import mirror
+from tests.growth import assert_linear
+from tests.tables import each
 
 if TYPE_CHECKING:
     from tests.crawler.sinks.conftest import MakePage
@@ -30,7 +31,7 @@ MANIFEST = {
 BODY = json.dumps(MANIFEST, ensure_ascii=False).encode()
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "content_type"),
     [
         (URL, "application/octet-stream"), (URL, None),
@@ -69,7 +70,7 @@ def test_it_is_where_the_page_leads_and_leads_to_files(
     assert json.loads(file.read_bytes()) == meant
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b"", b"null", b"[]", b'"src"', b'{"icons": "src"}', b'{"src" x', b'{"icons":[{"src":""}]}',
@@ -90,6 +91,11 @@ def test_a_page_of_that_name_is_none() -> None:
 
 
 def test_many_pictures_cost_little() -> None:
-    body = json.dumps({"icons": [{"src": f"/{n}"} for n in range(40_000)]}).encode()
-    with cpu_at_most(5.0):
-        assert not requisites(URL, "application/manifest+json", body, scripts=False).whole
+    def body(count: int) -> bytes:
+        return json.dumps({"icons": [{"src": f"/{n}"} for n in range(count)]}).encode()
+
+    def read(manifest: bytes) -> bool:
+        return requisites(URL, "application/manifest+json", manifest, scripts=False).whole
+
+    assert_linear(read, body, 5_000)
+    assert not read(body(40_000))

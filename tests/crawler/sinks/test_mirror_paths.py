@@ -5,13 +5,13 @@ from __future__ import annotations
 import posixpath
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.sinks.mirror_paths import file_of, relative
 from crawler.sinks.references import ReferenceRole
 from policies.url import canonical
+from tests.tables import each
 
 PIECES = st.sampled_from(
     ["a", "A", "b.html", "index", "index.html", "", ".", "..", "%2e%2e", "%2F", "con", "nul.txt",
@@ -19,16 +19,10 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 AUTHORITIES = st.sampled_from(
     [
-        "a.test",
-        "a.test:8080",
-        "[::1]",
-        "[::1]:80",
-        "con",
-        "xn--bcher-kva.test",
-        "a..test",
+        "a.test", "a.test:8080", "[::1]", "[::1]:80", "con", "xn--bcher-kva.test", "a..test",
         "a_b.test",
     ]
-)
+)  # fmt: skip
 
 
 @st.composite
@@ -63,7 +57,7 @@ def test_no_two_urls_share_a_file(one: str, other: str) -> None:
             assert file_of(one, role) != file_of(other, role)
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "path"),
     [
         ("https://a.test/", "a.test/index.html"),

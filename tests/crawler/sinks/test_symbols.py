@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.sinks.symbols import Symbols, drawings_used
-from tests.cpu_time import cpu_at_most
 from tests.crawler.sinks.test_mirror import mirror
+from tests.growth import assert_linear
+from tests.tables import each
 
 if TYPE_CHECKING:
     from tests.crawler.sinks.conftest import MakePage
@@ -75,7 +76,7 @@ def test_the_end_of_a_run_copies_what_pages_use(
     assert (tmp_path / "a.test/index.html").read_text() == page
 
 
-@pytest.mark.parametrize(
+@each(
     "inner",
     [
         "<script>x</script>", "<image href='data:image/png;base64,x'/>", "<a href='https://e.test'/>",
@@ -106,7 +107,7 @@ def test_a_copy_ends_no_value_and_no_tag(parts: list[str]) -> None:
         assert re.fullmatch(r'(?:<[A-Za-z]+(?: [\w-]+="[^"<>&=\\\'/]*")*>|</[A-Za-z]+>)*', copy)
 
 
-@pytest.mark.parametrize(
+@each(
     "href",
     ["../../x.svg", "/x.svg", "file:///x.svg", "../.courtly/x.svg", "x.svg/../../../y.svg"],
 )  # fmt: skip
@@ -138,17 +139,21 @@ def test_what_is_not_copied_is_logged(
 
 
 @pytest.mark.parametrize(
-    "drawing",
+    ("before", "unit", "after"),
     [
-        f'{SVG}<g id="icon">' + "<g>" * 280_000 + "</g>" * 280_000 + "</g></svg>",
-        f'{SVG}<g id="icon">' + "<x/>" * 490_000 + "</g></svg>",
-        f"{SVG}" + "".join(f'<g id="i{n}">' for n in range(40)) + '<g id="icon"/><x/>' * 90_000
-        + "</g>" * 40 + "</svg>",
+        ('<g id="icon">', "<g>", ""),
+        ('<g id="icon">', "<x/>", "</g>"),
+        ("".join(f'<g id="i{n}">' for n in range(40)) + '<g id="icon"/>', "<x/>", "</g>" * 40),
     ],
     ids=["deep", "wide", "nested"],
-)  # fmt: skip
-def test_hostile_drawings_cost_little(drawing: str) -> None:
+)
+def test_hostile_drawings_cost_little(before: str, unit: str, after: str) -> None:
     page = "<svg>" + "".join(f'<use href="icons.svg#i{n}"/>' for n in range(40)) + PAGE
-    with cpu_at_most(8.0):
-        result = shown(drawing, page)
-    assert len(result or "") < 1_100_000
+
+    def drawing(size: int) -> str:
+        count = size // len(unit)
+        closed = "</g>" * count if unit == "<g>" else ""
+        return f"{SVG}{before}{unit * count}{closed}{after}</svg>"
+
+    assert_linear(lambda text: shown(text, page), drawing, 300_000)
+    assert len(shown(drawing(2_000_000), page) or "") < 1_100_000

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from policies import robots
+from tests.tables import each
 
 TEXT = " ".join((Path(__file__).parents[3] / "docs" / "robots.md").read_text("utf-8").split())
 
 
-@pytest.mark.parametrize("name", robots.DIALECTS)
+@each("name", robots.DIALECTS)
 def test_what_is_ours_stands_in_the_docs(name: str) -> None:
     row = robots.DIALECTS[name]
     assert f"**{name}**" in TEXT

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from policies import robots
 from policies.pacing import Window
 from policies.robots.fields import clean_param, content_usage, number, request_rate, visit_window
+from tests.tables import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("10", 10.0), ("0", 0.0), ("0.5", 0.5), (".5", 0.5), ("5.", 5.0), ("10s", 10.0),
@@ -22,7 +21,7 @@ def test_numbers(text: str, value: float | None) -> None:
     assert number(text) == value
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "seconds"),
     [
         ("1/5", 5.0), ("1/5s", 5.0), ("1/10m", 600.0), ("2/1h", 1800.0), ("1/1d", 86_400.0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from policies import robots
 from policies.robots import BYTES_MAX, LINE_BYTES_MAX
 from policies.robots.lint import FINDINGS_MAX, lint
 from policies.robots.lint_rules import Severity
+from tests.tables import each
 
 GROUP = "User-agent: *\n"
 
@@ -73,7 +73,7 @@ CASES: list[tuple[str | bytes, str, int | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "code", "line"), CASES)
+@each(("body", "code", "line"), CASES)
 def test_finding(body: str | bytes, code: str, line: int | None) -> None:
     found = lint(robots.parse(body.encode() if isinstance(body, str) else body))
     matching = [finding for finding in found if finding.code == code]
@@ -95,7 +95,7 @@ def test_a_rule_is_not_shadowed_where_an_exception_lies_between() -> None:
     assert "shadowed" not in {finding.code for finding in lint(robots.parse(body))}
 
 
-@pytest.mark.parametrize(
+@each(
     "rules",
     [
         "Disallow: /a\nDisallow: /a/b\nAllow: /*.gif$\n",
@@ -129,7 +129,7 @@ def test_lint_never_raises(body: bytes) -> None:
         assert str(finding)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "page"),
     [
         ("# see <html> of http://a.test/\n" + GROUP + "Disallow: /a\n", False),

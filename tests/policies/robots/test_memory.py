@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import tracemalloc
 
-import pytest
-
 from policies import robots
 from policies.robots import DIALECTS
+from tests.tables import each
 
 TIMES_MAX = 16
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@each("name", DIALECTS)
 def test_literal_rules_take_little(name: str) -> None:
     """Thousands of such files are in memory, those of all hosts that are held."""
     body = b"User-agent: *\n" + b"".join(b"Disallow: /%d/path%d\n" % (n, n) for n in range(400))

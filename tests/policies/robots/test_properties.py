@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from policies.robots.dialect import Precedence
 from policies.robots.dialects import DIALECTS
 from policies.robots.index import Index
 from policies.robots.pattern import NONE, Pattern
+from tests.tables import each
 
 LETTERS = st.text(alphabet="ab/", max_size=6)
 TOKEN = st.sampled_from(
@@ -33,7 +33,7 @@ def text_of(rules: list[tuple[str, str]]) -> bytes:
     return "".join(["User-agent: *\n", *(f"{k}: {v}\n" for k, v in rules)]).encode()
 
 
-@settings(max_examples=400)
+@settings(max_examples=140)
 @given(rules=FILES, path=URL_PATHS, name=ROWS)
 def test_the_indexed_matcher_equals_a_naive_one(
     rules: list[tuple[str, str]], path: str, name: str
@@ -45,7 +45,7 @@ def test_the_indexed_matcher_equals_a_naive_one(
     assert found == (naive[0] if naive else None)
 
 
-@settings(max_examples=300)
+@settings(max_examples=105)
 @given(rules=FILES, path=URL_PATHS, name=ROWS)
 def test_precedence_is_as_the_row_says(rules: list[tuple[str, str]], path: str, name: str) -> None:
     verdict = robots.parse(text_of(rules)).decide(path, agent="x", dialect=name)
@@ -87,7 +87,7 @@ def add(index: Index, pattern: Pattern, rank: int) -> None:
     index.fill([("*".join(pieces), anchored, rank)])
 
 
-@settings(max_examples=300)
+@settings(max_examples=105)
 @given(
     patterns=st.lists(PATTERNS, max_size=60),
     paths=st.lists(st.text(alphabet="ab/", max_size=14), max_size=10),
@@ -102,8 +102,8 @@ def test_an_index_finds_the_least_rank(patterns: list[Pattern], paths: list[str]
         assert index.best(path) == min(naive, default=NONE)
 
 
-@pytest.mark.parametrize("count", [10, 100, 1_000])
-@pytest.mark.parametrize("shape", ["{}", "/same/stem/{}", "/*{}*x", "/same/stem/*{}$", "{}{}{}"])
+@each("count", [10, 100, 1_000])
+@each("shape", ["{}", "/same/stem/{}", "/*{}*x", "/same/stem/*{}$", "{}{}{}"])
 def test_an_index_of_many_alike(count: int, shape: str) -> None:
     """Large files take other ways through the index: crowded stems, many lengths."""
     body = ["User-agent: *"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies import robots
+from tests.tables import each
 
 ALL = tuple(robots.DIALECTS)
 
@@ -16,27 +17,19 @@ def allowed(body: str, url: str, dialect: str, agent: str = "examplebot") -> boo
 # ---------------------------------------------------------------- the 1996 draft
 
 DRAFT_PATHS = [
-    ("/tmp", "/tmp", True),
-    ("/tmp", "/tmp.html", True),
-    ("/tmp", "/tmp/a.html", True),
-    ("/tmp/", "/tmp", False),
-    ("/tmp/", "/tmp/", True),
-    ("/tmp/", "/tmp/a.html", True),
-    ("/a%3cd.html", "/a%3cd.html", True),
-    ("/a%3Cd.html", "/a%3cd.html", True),
-    ("/a%3cd.html", "/a%3Cd.html", True),
-    ("/a%3Cd.html", "/a%3Cd.html", True),
-    ("/a%2fb.html", "/a%2fb.html", True),
-    ("/a%2fb.html", "/a/b.html", False),
-    ("/a/b.html", "/a%2fb.html", False),
-    ("/a/b.html", "/a/b.html", True),
+    ("/tmp", "/tmp", True), ("/tmp", "/tmp.html", True), ("/tmp", "/tmp/a.html", True),
+    ("/tmp/", "/tmp", False), ("/tmp/", "/tmp/", True), ("/tmp/", "/tmp/a.html", True),
+    ("/a%3cd.html", "/a%3cd.html", True), ("/a%3Cd.html", "/a%3cd.html", True),
+    ("/a%3cd.html", "/a%3Cd.html", True), ("/a%3Cd.html", "/a%3Cd.html", True),
+    ("/a%2fb.html", "/a%2fb.html", True), ("/a%2fb.html", "/a/b.html", False),
+    ("/a/b.html", "/a%2fb.html", False), ("/a/b.html", "/a/b.html", True),
     ("/%7ejoe/index.html", "/~joe/index.html", True),
     ("/~joe/index.html", "/%7Ejoe/index.html", True),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "url", "matches"), DRAFT_PATHS)
-@pytest.mark.parametrize("dialect", ["res1996", "slurp", "rfc9309", "bing", "teoma", "yandex"])
+@each(("path", "url", "matches"), DRAFT_PATHS)
+@each("dialect", ["res1996", "slurp", "rfc9309", "bing", "teoma", "yandex"])
 def test_res1996_section_3_2_2_paths(dialect: str, path: str, url: str, matches: bool) -> None:
     """The draft's table holds in every dialect that decodes."""
     assert allowed(f"User-agent: *\nDisallow: {path}\n", url, dialect) is not matches
@@ -60,22 +53,17 @@ Allow: /~mak
 Disallow: /
 """
 DRAFT_URLS = [
-    ("/", False, True, False),
-    ("/index.html", False, True, False),
-    ("/robots.txt", True, True, True),
-    ("/server.html", False, True, True),
-    ("/services/fast.html", False, True, True),
-    ("/services/slow.html", False, True, True),
-    ("/orgo.gif", False, True, False),
-    ("/org/about.html", False, True, True),
-    ("/org/plans.html", False, True, False),
-    ("/%7Ejim/jim.html", False, True, False),
+    ("/", False, True, False), ("/index.html", False, True, False),
+    ("/robots.txt", True, True, True), ("/server.html", False, True, True),
+    ("/services/fast.html", False, True, True), ("/services/slow.html", False, True, True),
+    ("/orgo.gif", False, True, False), ("/org/about.html", False, True, True),
+    ("/org/plans.html", False, True, False), ("/%7Ejim/jim.html", False, True, False),
     ("/%7Emak/mak.html", False, True, True),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "unhip", "excite", "other"), DRAFT_URLS)
-@pytest.mark.parametrize("dialect", ["res1996", "slurp", "rfc9309"])
+@each(("path", "unhip", "excite", "other"), DRAFT_URLS)
+@each("dialect", ["res1996", "slurp", "rfc9309"])
 def test_res1996_section_4_example(
     dialect: str, path: str, unhip: bool, excite: bool, other: bool
 ) -> None:
@@ -110,8 +98,8 @@ RFC_ENCODING = [
 ]
 
 
-@pytest.mark.parametrize("spellings", RFC_ENCODING)
-@pytest.mark.parametrize("dialect", ["rfc9309", "bing", "teoma", "yandex"])
+@each("spellings", RFC_ENCODING)
+@each("dialect", ["rfc9309", "bing", "teoma", "yandex"])
 def test_rfc9309_2_2_2_encoding(dialect: str, spellings: tuple[str, str, str]) -> None:
     """All spellings in a row of the section's table are equal."""
     for rule in spellings:
@@ -151,26 +139,18 @@ Disallow: /example/page.html
 User-Agent: quxbot
 """
 RFC_EXAMPLES = [
-    ("anybot", "/a.gif", False),
-    ("anybot", "/a.gif?x", True),
-    ("anybot", "/example/x", False),
-    ("anybot", "/publications/x", True),
-    ("anybot", "/publications/x.gif", True),
-    ("anybot", "/", True),
-    ("foobot", "/", False),
-    ("foobot", "/example/page.html", True),
-    ("foobot", "/example/allowed.gif", True),
-    ("foobot", "/publications/", False),
-    ("barbot", "/example/page.html", False),
-    ("bazbot", "/example/page.html", False),
-    ("bazbot", "/example/allowed.gif", True),
-    ("quxbot", "/example/page.html", True),
+    ("anybot", "/a.gif", False), ("anybot", "/a.gif?x", True), ("anybot", "/example/x", False),
+    ("anybot", "/publications/x", True), ("anybot", "/publications/x.gif", True),
+    ("anybot", "/", True), ("foobot", "/", False), ("foobot", "/example/page.html", True),
+    ("foobot", "/example/allowed.gif", True), ("foobot", "/publications/", False),
+    ("barbot", "/example/page.html", False), ("bazbot", "/example/page.html", False),
+    ("bazbot", "/example/allowed.gif", True), ("quxbot", "/example/page.html", True),
     ("FooBot", "/", False),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("agent", "path", "expected"), RFC_EXAMPLES)
-@pytest.mark.parametrize("dialect", ["rfc9309", "google", "bing", "slurp", "yandex"])
+@each(("agent", "path", "expected"), RFC_EXAMPLES)
+@each("dialect", ["rfc9309", "google", "bing", "slurp", "yandex"])
 def test_rfc9309_5_1_simple_example(dialect: str, agent: str, path: str, expected: bool) -> None:
     assert allowed(RFC_FILE, path, dialect, agent) is expected
 
@@ -194,17 +174,14 @@ def test_rfc9309_2_2_1_groups_of_the_same_token_are_merged() -> None:
 # ---------------------------------------------------------------- Google's documentation
 
 GOOGLE_PRECEDENCE = [
-    ("/p", "/", "/page", True),
-    ("/folder", "/folder", "/folder/page", True),
-    ("/page", "/*.htm", "/page.htm", False),
-    ("/page", "/*.ph", "/page.php5", True),
-    ("/$", "/", "/", True),
-    ("/$", "/", "/page.htm", False),
-]
+    ("/p", "/", "/page", True), ("/folder", "/folder", "/folder/page", True),
+    ("/page", "/*.htm", "/page.htm", False), ("/page", "/*.ph", "/page.php5", True),
+    ("/$", "/", "/", True), ("/$", "/", "/page.htm", False),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("allow", "disallow", "path", "expected"), GOOGLE_PRECEDENCE)
-@pytest.mark.parametrize("dialect", ["google", "google2010", "rfc9309", "bing", "slurp", "yandex"])
+@each(("allow", "disallow", "path", "expected"), GOOGLE_PRECEDENCE)
+@each("dialect", ["google", "google2010", "rfc9309", "bing", "slurp", "yandex"])
 def test_google_order_of_precedence(
     dialect: str, allow: str, disallow: str, path: str, expected: bool
 ) -> None:
@@ -213,43 +190,25 @@ def test_google_order_of_precedence(
 
 
 GOOGLE_PATHS = [
-    ("/", "/anything", True),
-    ("/*", "/anything", True),
-    ("/fish", "/fish", True),
-    ("/fish", "/fish.html", True),
-    ("/fish", "/fish/salmon.html", True),
-    ("/fish", "/fishheads/yummy.html", True),
-    ("/fish", "/fish.php?id=anything", True),
-    ("/fish", "/Fish.asp", False),
-    ("/fish", "/catfish", False),
-    ("/fish", "/?id=fish", False),
-    ("/fish*", "/fish", True),
-    ("/fish*", "/fishheads", True),
-    ("/fish*", "/Fish.asp", False),
-    ("/fish/", "/fish/", True),
-    ("/fish/", "/fish/?id=anything", True),
-    ("/fish/", "/fish", False),
-    ("/fish/", "/fish.html", False),
-    ("/*.php", "/index.php", True),
-    ("/*.php", "/filename.php", True),
-    ("/*.php", "/folder/filename.php?parameters", True),
-    ("/*.php", "/folder/any.php.file.html", True),
-    ("/*.php", "/", False),
-    ("/*.php", "/windows.PHP", False),
-    ("/*.php$", "/filename.php", True),
-    ("/*.php$", "/folder/filename.php", True),
-    ("/*.php$", "/filename.php?parameters", False),
-    ("/*.php$", "/filename.php/", False),
-    ("/*.php$", "/filename.php5", False),
-    ("/*.php$", "/a.php/b.php", True),
-    ("/fish*.php", "/fish.php", True),
-    ("/fish*.php", "/fishheads/catfish.php?parameters", True),
-    ("/fish*.php", "/Fish.PHP", False),
-]
+    ("/", "/anything", True), ("/*", "/anything", True), ("/fish", "/fish", True),
+    ("/fish", "/fish.html", True), ("/fish", "/fish/salmon.html", True),
+    ("/fish", "/fishheads/yummy.html", True), ("/fish", "/fish.php?id=anything", True),
+    ("/fish", "/Fish.asp", False), ("/fish", "/catfish", False), ("/fish", "/?id=fish", False),
+    ("/fish*", "/fish", True), ("/fish*", "/fishheads", True), ("/fish*", "/Fish.asp", False),
+    ("/fish/", "/fish/", True), ("/fish/", "/fish/?id=anything", True), ("/fish/", "/fish", False),
+    ("/fish/", "/fish.html", False), ("/*.php", "/index.php", True),
+    ("/*.php", "/filename.php", True), ("/*.php", "/folder/filename.php?parameters", True),
+    ("/*.php", "/folder/any.php.file.html", True), ("/*.php", "/", False),
+    ("/*.php", "/windows.PHP", False), ("/*.php$", "/filename.php", True),
+    ("/*.php$", "/folder/filename.php", True), ("/*.php$", "/filename.php?parameters", False),
+    ("/*.php$", "/filename.php/", False), ("/*.php$", "/filename.php5", False),
+    ("/*.php$", "/a.php/b.php", True), ("/fish*.php", "/fish.php", True),
+    ("/fish*.php", "/fishheads/catfish.php?parameters", True), ("/fish*.php", "/Fish.PHP", False),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "path", "matches"), GOOGLE_PATHS)
-@pytest.mark.parametrize("dialect", ["google", "google2010", "rfc9309", "bing", "slurp", "yandex"])
+@each(("rule", "path", "matches"), GOOGLE_PATHS)
+@each("dialect", ["google", "google2010", "rfc9309", "bing", "slurp", "yandex"])
 def test_google_path_examples(dialect: str, rule: str, path: str, matches: bool) -> None:
     assert allowed(f"User-agent: *\nDisallow: {rule}\n", path, dialect) is not matches
 
@@ -340,8 +299,8 @@ SLURP_EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("rules", "path", "expected"), SLURP_EXAMPLES)
-@pytest.mark.parametrize("agent_line", ["Slurp", "Yahoo! Slurp", "slurp/2.0", "SLURP"])
+@each(("rules", "path", "expected"), SLURP_EXAMPLES)
+@each("agent_line", ["Slurp", "Yahoo! Slurp", "slurp/2.0", "SLURP"])
 def test_slurp_examples(agent_line: str, rules: str, path: str, expected: bool) -> None:
     """The help page's and the announcement's examples, for either way of naming Slurp."""
     body = f"User-agent: *\nDisallow: /\n\nUser-agent: {agent_line}\n{rules}\n"
@@ -375,15 +334,15 @@ GUIDE = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "path", "matches"), GUIDE)
-@pytest.mark.parametrize("dialect", ["google2010", "slurp", "bing", "google"])
+@each(("rule", "path", "matches"), GUIDE)
+@each("dialect", ["google2010", "slurp", "bing", "google"])
 def test_google2010_wildcards_of_the_guide(
     dialect: str, rule: str, path: str, matches: bool
 ) -> None:
     assert allowed(f"User-agent: *\nDisallow: {rule}\n", path, dialect) is not matches
 
 
-@pytest.mark.parametrize("dialect", ["google2010", "slurp", "bing", "google", "rfc9309"])
+@each("dialect", ["google2010", "slurp", "bing", "google", "rfc9309"])
 def test_google2010_the_landing_page_of_a_closed_directory(dialect: str) -> None:
     body = "User-agent: *\nDisallow: /webmail/\nAllow: /webmail/$\n"
     assert allowed(body, "/webmail/", dialect)
@@ -393,13 +352,13 @@ def test_google2010_the_landing_page_of_a_closed_directory(dialect: str) -> None
 # ---------------------------------------------------------------- the 1994 text, Wikipedia's traps
 
 
-@pytest.mark.parametrize("dialect", ALL)
+@each("dialect", ALL)
 def test_res1994_empty_disallow_allows_everything(dialect: str) -> None:
     assert allowed("User-agent: *\nDisallow:\n", "/x", dialect)
     assert not allowed("User-agent: *\nDisallow: /\n", "/x", dialect)
 
 
-@pytest.mark.parametrize("dialect", ALL)
+@each("dialect", ALL)
 def test_res1994_everybody_out_but_one(dialect: str) -> None:
     body = "User-agent: examplebot\nDisallow:\n\nUser-agent: *\nDisallow: /\n"
     assert allowed(body, "/x", dialect)
@@ -412,7 +371,7 @@ def test_res1994_allow_is_unknown() -> None:
     assert allowed(body, "/a/b", "res1996")
 
 
-@pytest.mark.parametrize("dialect", sorted(set(ALL) - {"res1994"}))
+@each("dialect", sorted(set(ALL) - {"res1994"}))
 def test_an_allow_first_is_understood_by_all_that_know_allow(dialect: str) -> None:
     """The old encyclopaedia's advice: to be compatible, put Allow first."""
     body = "User-agent: *\nAllow: /folder1/myfile.html\nDisallow: /folder1/\n"
@@ -420,7 +379,7 @@ def test_an_allow_first_is_understood_by_all_that_know_allow(dialect: str) -> No
     assert not allowed(body, "/folder1/other.html", dialect)
 
 
-@pytest.mark.parametrize("dialect", ALL)
+@each("dialect", ALL)
 def test_a_rule_is_a_prefix_not_a_substring(dialect: str) -> None:
     body = "User-agent: *\nDisallow: /tmp\n"
     assert allowed(body, "/a/tmp", dialect)

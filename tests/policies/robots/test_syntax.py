@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from policies import robots
 from policies.robots import BYTES_MAX, LINE_BYTES_MAX, LineKind
 from policies.robots.syntax import FIELDS, MISSPELLINGS, Leniency
+from tests.tables import each
 
 PIECES = st.sampled_from(
     [
@@ -74,7 +75,7 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize(("spelling", "kind"), SPELLINGS)
+@each(("spelling", "kind"), SPELLINGS)
 def test_field_names_in_any_case(spelling: str, kind: LineKind) -> None:
     for text in (f"{spelling}: x", f" {spelling}\t:x # y", f"{spelling}:"):
         line = robots.parse(text.encode()).lines[0]
@@ -83,15 +84,13 @@ def test_field_names_in_any_case(spelling: str, kind: LineKind) -> None:
         assert line.value in ("x", "")
 
 
-@pytest.mark.parametrize(
-    ("spelling", "kind"), [(s, kind) for kind, names in MISSPELLINGS.items() for s in names]
-)
+@each(("spelling", "kind"), [(s, kind) for kind, names in MISSPELLINGS.items() for s in names])
 def test_misspellings_carry_a_flag(spelling: str, kind: LineKind) -> None:
     line = robots.parse(f"{spelling}: x".encode()).lines[0]
     assert (line.kind, line.leniency, line.value) == (kind, Leniency.MISSPELT, "x")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "kind", "value"),
     [
         ("", LineKind.BLANK, ""),

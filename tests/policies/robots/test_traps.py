@@ -5,18 +5,11 @@ from __future__ import annotations
 import pytest
 
 from policies import robots
+from tests.tables import each
 
 NAMES = (
-    "slurp",
-    "rfc9309",
-    "google",
-    "google2010",
-    "bing",
-    "teoma",
-    "res1996",
-    "res1994",
-    "yandex",
-)
+    "slurp", "rfc9309", "google", "google2010", "bing", "teoma", "res1996", "res1994", "yandex",
+)  # fmt: skip
 ALL = "all"
 
 
@@ -74,10 +67,7 @@ CASES: list[tuple[str, str | bytes, str, set[str]]] = [
         but(*OLD),
     ),
     (
-        "a blank line between agent and rule",
-        "User-agent: *\n\nDisallow: /\n",
-        "/x",
-        but(*OLD),
+        "a blank line between agent and rule", "User-agent: *\n\nDisallow: /\n", "/x", but(*OLD),
     ),
     (
         "an Allow between agents",
@@ -122,10 +112,7 @@ CASES: list[tuple[str, str | bytes, str, set[str]]] = [
         set(),
     ),
     (
-        "an agent with a version",
-        "User-agent: examplebot/2.1\nDisallow: /\n",
-        "/x",
-        but(),
+        "an agent with a version", "User-agent: examplebot/2.1\nDisallow: /\n", "/x", but(),
     ),
     (
         "an agent with more words",
@@ -140,10 +127,7 @@ CASES: list[tuple[str, str | bytes, str, set[str]]] = [
         {"slurp", *OLD},
     ),
     (
-        "an agent that is part of ours",
-        "User-agent: example\nDisallow: /\n",
-        "/x",
-        set(),
+        "an agent that is part of ours", "User-agent: example\nDisallow: /\n", "/x", set(),
     ),
     ("an agent with a star behind", "User-agent: examplebot*\nDisallow: /\n", "/x", but()),
     ("an agent in capitals", "USER-AGENT: EXAMPLEBOT\nDISALLOW: /\n", "/x", but()),
@@ -270,10 +254,7 @@ CASES: list[tuple[str, str | bytes, str, set[str]]] = [
         set(),
     ),
     (
-        "rules within a web page",
-        "<html><pre>\nUser-agent: *\nDisallow: /\n</pre>\n",
-        "/x",
-        but(),
+        "rules within a web page", "<html><pre>\nUser-agent: *\nDisallow: /\n</pre>\n", "/x", but(),
     ),
     # ---- ACAP
     ("ACAP alone", "ACAP-crawler: *\nACAP-disallow-crawl: /\n", "/x", but("google")),
@@ -302,17 +283,14 @@ CASES: list[tuple[str, str | bytes, str, set[str]]] = [
         {"res1994"},
     ),
     (
-        "another's ACAP record",
-        "ACAP-crawler: otherbot\nACAP-disallow-crawl: /\n",
-        "/x",
-        set(),
+        "another's ACAP record", "ACAP-crawler: otherbot\nACAP-disallow-crawl: /\n", "/x", set(),
     ),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "url", "closed"), [pytest.param(*c[1:], id=c[0]) for c in CASES])
-def test_trap(body: str | bytes, url: str, closed: set[str]) -> None:
-    assert closed_by(body, url) == closed
+@each(("name", "body", "url", "closed"), CASES)
+def test_trap(name: str, body: str | bytes, url: str, closed: set[str]) -> None:
+    assert closed_by(body, url) == closed, name
 
 
 def test_the_cases_cover_every_dialect() -> None:
@@ -322,7 +300,7 @@ def test_the_cases_cover_every_dialect() -> None:
 # ---------------------------------------------------------------- agents of our own
 
 
-@pytest.mark.parametrize(
+@each(
     "agent",
     [
         "examplebot/1.0",
@@ -331,14 +309,14 @@ def test_the_cases_cover_every_dialect() -> None:
         "examplebot (+https://a.test)",
     ],
 )
-@pytest.mark.parametrize("dialect", NAMES)
+@each("dialect", NAMES)
 def test_our_own_name_may_come_with_a_version(dialect: str, agent: str) -> None:
     file = robots.parse(b"User-agent: examplebot\nDisallow: /\n")
     assert not file.decide("/x", agent=agent, dialect=dialect).allowed
 
 
-@pytest.mark.parametrize("agent", ["", " ", "/1.0"])
-@pytest.mark.parametrize("dialect", NAMES)
+@each("agent", ["", " ", "/1.0"])
+@each("dialect", NAMES)
 def test_an_empty_name_is_nobody(dialect: str, agent: str) -> None:
     file = robots.parse(b"User-agent: examplebot\nDisallow: /\n\nUser-agent: *\nDisallow: /a\n")
     assert file.decide("/x", agent=agent, dialect=dialect).allowed
@@ -413,7 +391,7 @@ DELAYS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "delays"), DELAYS)
+@each(("body", "delays"), DELAYS)
 def test_crawl_delay(body: str, delays: dict[str, float]) -> None:
     file = robots.parse(body.encode())
     found = {name: file.rule_set("examplebot", name).crawl_delay_s for name in NAMES}

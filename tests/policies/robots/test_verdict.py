@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from policies import robots
+from tests.tables import each
 
 BODY = b"""# a file
 User-agent: examplebot
@@ -89,7 +88,7 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize(("agent", "path", "dialect", "sentence"), SENTENCES)
+@each(("agent", "path", "dialect", "sentence"), SENTENCES)
 def test_a_verdict_reads_as_a_sentence(agent: str, path: str, dialect: str, sentence: str) -> None:
     assert str(FILE.decide(path, agent=agent, dialect=dialect)).startswith(
         " ".join(sentence.split())
@@ -129,7 +128,7 @@ def test_the_path_as_compared() -> None:
     assert decide("/%7ejoe", agent="x", dialect="google").compared == "/%7ejoe"
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "path"),
     [
         ("http://a.test", "/"),

@@ -29,14 +29,10 @@ async def skipped(rig: Any) -> int:
 @pytest.mark.parametrize(
     ("host", "code", "count"),
     [
-        (None, None, 6),
-        ("a.test", None, 3),
-        (None, "timeout", 4),
-        ("b.test", "timeout", 2),
-        ("b.test", "time", 0),
-        ("c.test", None, 0),
+        (None, None, 6), ("a.test", None, 3), (None, "timeout", 4), ("b.test", "timeout", 2),
+        ("b.test", "time", 0), ("c.test", None, 0),
     ],
-)
+)  # fmt: skip
 async def test_those_of_a_host_or_code_are_dropped(
     crawl: Any, host: str | None, code: str | None, count: int
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from storage.store import Batch, BlockReason, Dropped, HostClock, HostUpdate, Moved, Prefetch, Stats
@@ -91,14 +93,16 @@ async def test_a_visited_url_and_its_links(rig):
     )
 
 
-@pytest.mark.parametrize("said", [None, "", "text/html"])
-@pytest.mark.parametrize("usage", [None, "", "http: tdm-reservation=1"])
-async def test_what_is_empty_is_not_what_is_absent(rig, said, usage):
-    await rig.add("http://a.test/", seed=True)
+async def test_what_is_empty_is_not_what_is_absent(rig):
+    values = itertools.product((None, "", "text/html"), (None, "", "http: tdm-reservation=1"))
+    said = {f"http://a.test/{n}": pair for n, pair in enumerate(values)}
+    await rig.add(*said)
     lease = await rig.claim_one()
-    await rig.commit(lease, rig.visited(lease.prefetched.urls[0], content_type=said, usage=usage))
-    (row,) = await rig.rows("visited")
-    assert (row["content_type"], row["usage"]) == (said, usage)
+    for queued in lease.prefetched.urls:
+        content_type, usage = said[queued.url]
+        await rig.commit(lease, rig.visited(queued, content_type=content_type, usage=usage))
+    rows = await rig.rows("visited")
+    assert {row["url"]: (row["content_type"], row["usage"]) for row in rows} == said
 
 
 async def test_a_blocked_and_a_failed_url(rig):

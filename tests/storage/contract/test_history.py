@@ -45,19 +45,9 @@ async def put(rig: Any, *counts: HistoryCounts, marks: tuple[Mark, ...] = ()) ->
 
 async def test_a_minute_comes_back_as_it_was_written(rig: Any) -> None:
     full = minute(
-        NOW,
-        observed_s=42.5,
-        success=1,
-        redirects=2,
-        client_errors=3,
-        server_errors=4,
-        unanswered=5,
-        failed=6,
-        given_up=5,
-        queued=8,
-        latency={0: 1, 17: 3},
-        lateness={2: 9},
-    )
+        NOW, observed_s=42.5, success=1, redirects=2, client_errors=3, server_errors=4,
+        unanswered=5, failed=6, given_up=5, queued=8, latency={0: 1, 17: 3}, lateness={2: 9},
+    )  # fmt: skip
     await put(rig, full)
     assert list((await everything(rig)).counts) == [full]
 
@@ -84,15 +74,9 @@ async def test_a_span_has_the_minutes_that_touch_it(rig: Any) -> None:
 
 async def test_a_mark_comes_back_as_it_was_last_written(rig: Any) -> None:
     hold = mark(
-        1,
-        NOW + 0.5,
-        MarkKind.HOLD,
-        lasting=True,
-        reason="network",
-        sentence="no connection",
-        actor="alice",
-        via="page",
-    )
+        1, NOW + 0.5, MarkKind.HOLD, lasting=True, reason="network", sentence="no connection",
+        actor="alice", via="page",
+    )  # fmt: skip
     await put(rig, marks=(hold,))
     assert list((await everything(rig)).marks) == [hold]
     over = mark(1, NOW + 0.5, MarkKind.HOLD, until=NOW + 9.5, reason="network")
@@ -111,14 +95,11 @@ async def test_a_span_has_its_marks_and_says_whether_it_began_paused(rig: Any) -
     await put(
         rig,
         marks=(
-            mark(1, NOW, MarkKind.START, until=NOW + 5),
-            mark(2, NOW + 10, MarkKind.PAUSE),
-            mark(3, NOW + 20),
-            mark(4, NOW + 30, MarkKind.HOLD, until=NOW + 60),
-            mark(5, NOW + 50),
+            mark(1, NOW, MarkKind.START, until=NOW + 5), mark(2, NOW + 10, MarkKind.PAUSE),
+            mark(3, NOW + 20), mark(4, NOW + 30, MarkKind.HOLD, until=NOW + 60), mark(5, NOW + 50),
             mark(6, NOW + 70),
         ),
-    )
+    )  # fmt: skip
     found = await rig.reader.history(from_s=NOW + 40.0, to_s=NOW + 60.0)
     assert [one.number for one in found.marks] == [2, 4, 5]
 
@@ -134,12 +115,9 @@ async def test_minutes_of_several_sessions_are_merged_after_a_while(rig: Any) ->
     )
     found = (await everything(rig)).counts
     assert [(one.at - old, one.session, one.success, one.observed_s) for one in found] == [
-        (0, rig.session, 6, 60.0),
-        (60, rig.session, 6, 60.0),
-        (120, 2, 1, 60.0),
-        (NOW - old, 1, 0, 60.0),
-        (NOW - old, 2, 0, 60.0),
-    ]
+        (0, rig.session, 6, 60.0), (60, rig.session, 6, 60.0), (120, 2, 1, 60.0),
+        (NOW - old, 1, 0, 60.0), (NOW - old, 2, 0, 60.0),
+    ]  # fmt: skip
     assert (found[0].queued, found[0].latency) == (7, {3: 3})
 
 
@@ -149,17 +127,14 @@ async def test_old_minutes_are_folded_into_hours(rig: Any) -> None:
         rig,
         *(
             minute(
-                old + 60 * number,
-                session=session,
-                success=1,
-                queued=1_000 - number,
+                old + 60 * number, session=session, success=1, queued=1_000 - number,
                 latency={number % 3: 1},
             )
             for number in range(60)
             for session in (1, 2)
         ),
         minute(old + HOUR_S, success=7),
-    )
+    )  # fmt: skip
     hour, kept = (await everything(rig)).counts
     assert (hour.at, hour.step_s, hour.session) == (old, HOUR_S, rig.session)
     assert (hour.success, hour.observed_s, hour.queued) == (120, HOUR_S, 941)

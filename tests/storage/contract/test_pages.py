@@ -10,6 +10,7 @@ from policies.robots_state import RobotsState
 from storage.engine import blocked_groups
 from storage.paging import HOST_SORTS, HostFilter, mark
 from storage.store import HostClock
+from tests.tables import each
 
 
 async def names(rig: Any, **asked: Any) -> list[str]:
@@ -62,7 +63,7 @@ async def test_a_page_has_the_columns_of_the_view(hosts: Any) -> None:
     assert row == (await hosts.rows("hosts", host="d.test"))[0]
 
 
-@pytest.mark.parametrize("sort", [*HOST_SORTS, *(f"-{column}" for column in HOST_SORTS)])
+@each("sort", [*HOST_SORTS, *(f"-{column}" for column in HOST_SORTS)])
 async def test_every_order_has_every_host_once(hosts: Any, sort: str) -> None:
     found = await names(hosts, sort=sort)
     assert sorted(found) == ALL
@@ -74,19 +75,15 @@ async def test_every_order_has_every_host_once(hosts: Any, sort: str) -> None:
     assert keys == sorted(keys, reverse=sort.startswith("-"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "expected"),
     [
-        (HostFilter.ALL, ALL),
-        (HostFilter.QUEUED, ALL[1:]),
-        (HostFilter.WAITING, ["c.test", "d.test"]),
-        (HostFilter.PAUSED, ["e.test"]),
-        (HostFilter.SLOWED, ["f.test"]),
-        (HostFilter.BACKING_OFF, ["c.test"]),
-        (HostFilter.FAILING, ["b.test"]),
-        (HostFilter.DONE, ["a.test"]),
+        (HostFilter.ALL, ALL), (HostFilter.QUEUED, ALL[1:]),
+        (HostFilter.WAITING, ["c.test", "d.test"]), (HostFilter.PAUSED, ["e.test"]),
+        (HostFilter.SLOWED, ["f.test"]), (HostFilter.BACKING_OFF, ["c.test"]),
+        (HostFilter.FAILING, ["b.test"]), (HostFilter.DONE, ["a.test"]),
     ],
-)
+)  # fmt: skip
 async def test_states(hosts: Any, state: HostFilter, expected: list[str]) -> None:
     assert await names(hosts, state=state.value) == expected
     assert sorted(await names(hosts, state=state.value, sort="-queued")) == expected
@@ -104,7 +101,7 @@ async def test_search_is_for_a_part_and_ignores_case(hosts: Any) -> None:
     assert await names(hosts, search="g", sort="-queued") == ["g.b.test"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "expected"),
     [
         ("*.test", ALL),
@@ -128,15 +125,9 @@ async def test_a_pattern_is_for_the_whole_name(
 
 async def test_what_is_not_known_is_refused(rig: Any) -> None:
     for wrong in (
-        {"sort": "colour"},
-        {"sort": "--host"},
-        {"state": "asleep"},
-        {"limit": 0},
-        {"limit": 1_000_000},
-        {"after": "x"},
-        {"after": "bm90IGpzb24"},
-        {"after": "é"},
-    ):
+        {"sort": "colour"}, {"sort": "--host"}, {"state": "asleep"}, {"limit": 0},
+        {"limit": 1_000_000}, {"after": "x"}, {"after": "bm90IGpzb24"}, {"after": "é"},
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=r"."):
             await rig.reader.hosts_page(**wrong)
     for wrong in ({"limit": 0}, {"after": "WyJpZCIsMSwiYSJd"}, {"after": "[" * 50}):
@@ -269,7 +260,7 @@ async def test_robots_states_of_many_hosts_at_once(forbidden: Any) -> None:
     assert await forbidden.reader.robots_states([]) == {}
 
 
-@pytest.mark.parametrize("first", [-(2**70), 2**63, 10**30, "\ud800", True, [1]])
+@each("first", [-(2**70), 2**63, 10**30, "\ud800", True, [1]])
 async def test_a_place_that_no_page_gave_is_refused(rig, first):
     with pytest.raises(ValueError, match="after"):
         await rig.reader.blocked_page(after=mark("id", (first, 1)))

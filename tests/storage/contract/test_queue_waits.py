@@ -33,13 +33,10 @@ async def test_every_queued_url_is_counted_once_by_its_reason(crawl: Any) -> Non
     rows = await crawl.reader.queue_waits(crawl.wall_s)
     found = {(row["host"], row["reason"]): (row["urls"], row["hosts"]) for row in rows}
     assert found == {
-        ("", StoredReason.BACKOFF): (3, 1),
-        ("", StoredReason.DELAY): (1, 1),
-        ("", StoredReason.UNREACHABLE): (2, 1),
-        ("d.test", StoredReason.READY): (5, 1),
-        ("", StoredReason.READY): (4, 1),
-        ("", StoredReason.PAUSED): (6, 1),
-    }
+        ("", StoredReason.BACKOFF): (3, 1), ("", StoredReason.DELAY): (1, 1),
+        ("", StoredReason.UNREACHABLE): (2, 1), ("d.test", StoredReason.READY): (5, 1),
+        ("", StoredReason.READY): (4, 1), ("", StoredReason.PAUSED): (6, 1),
+    }  # fmt: skip
     assert sum(row["visited_hosts"] for row in rows) == 0
     assert sum(row["urls"] for row in rows) == (await crawl.reader.stats()).queued
 

@@ -23,13 +23,10 @@ async def test_broken_links_with_the_pages_that_link_to_them(rig):
         Outlink("http://a.test/old", None, None),
     ]
     await rig.commit(
-        lease,
-        rig.visited(two, outlinks=outlinks),
-        rig.visited(by["gone"], status=404),
-        rig.failed(by["dead"], error="dns: none"),
-        rig.redirect(by["old"], "http://a.test/gone"),
+        lease, rig.visited(two, outlinks=outlinks), rig.visited(by["gone"], status=404),
+        rig.failed(by["dead"], error="dns: none"), rig.redirect(by["old"], "http://a.test/gone"),
         rig.visited(by["fine"]),
-    )
+    )  # fmt: skip
     gone, dead = "http://a.test/gone", "http://a.test/dead"
     first, second, old = "http://a.test/", "http://a.test/two", "http://a.test/old"
     assert await report(rig, "broken") == [
@@ -51,14 +48,10 @@ async def test_redirects_in_a_loop_or_to_nowhere_are_broken(rig):
     done = await rig.commit(lease, rig.visited(home, links=links), want=9)
     by = {one.url.rpartition("/")[2]: one for one in done.prefetched["a.test"].urls}
     await rig.commit(
-        lease,
-        rig.redirect(by["a"], "http://a.test/b"),
-        rig.redirect(by["b"], "http://a.test/a"),
-        rig.redirect(by["self"], "http://a.test/self"),
-        rig.redirect(by["into"], "http://a.test/a"),
-        rig.redirect(by["elsewhere"], "http://b.test/"),
-        rig.visited(by["nowhere"], status=302),
-    )
+        lease, rig.redirect(by["a"], "http://a.test/b"), rig.redirect(by["b"], "http://a.test/a"),
+        rig.redirect(by["self"], "http://a.test/self"), rig.redirect(by["into"], "http://a.test/a"),
+        rig.redirect(by["elsewhere"], "http://b.test/"), rig.visited(by["nowhere"], status=302),
+    )  # fmt: skip
     found = await report(rig, "broken")
     first = "http://a.test/"
     loop, lost = "redirects: it redirects in a loop", "redirects: it redirects to no URL"

@@ -49,13 +49,12 @@ async def crawl(rig: Any) -> Any:
     return rig
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 6, 1000])
-@pytest.mark.parametrize("state", list(UrlList))
-async def test_each_url_is_on_one_page(crawl: Any, state: UrlList, limit: int) -> None:
-    rows = await crawl.rows(state)
-    found = await listed(crawl, state, limit)
-    assert sorted(found) == sorted(row["url"] for row in rows)
-    assert len(found) == {"queued": 6, "failed": 6, "visited": 3}[state]
+async def test_each_url_is_on_one_page(crawl: Any) -> None:
+    for state, count in (("queued", 6), ("failed", 6), ("visited", 3)):
+        urls = sorted(row["url"] for row in await crawl.rows(state))
+        assert len(urls) == count
+        for limit in (1, 2, 3, 6, 1000):
+            assert sorted(await listed(crawl, state, limit)) == urls, (state, limit)
 
 
 async def test_rows_have_the_columns_of_the_view(crawl: Any) -> None:
@@ -72,11 +71,11 @@ async def test_the_newest_is_first(rig: Any) -> None:
     assert await listed(rig, "queued") == ["http://a.test/3", "http://b.test/2", "http://a.test/1"]
 
 
-@pytest.mark.parametrize("state", list(UrlList))
-async def test_of_one_host(crawl: Any, state: UrlList) -> None:
-    rows = await crawl.rows(state, host="b.test")
-    assert sorted(await listed(crawl, state, host="b.test")) == sorted(row["url"] for row in rows)
-    assert await listed(crawl, state, host="unknown.test") == []
+async def test_of_one_host(crawl: Any) -> None:
+    for state in UrlList:
+        urls = sorted(row["url"] for row in await crawl.rows(state, host="b.test"))
+        assert sorted(await listed(crawl, state, host="b.test")) == urls, state
+        assert await listed(crawl, state, host="unknown.test") == [], state
 
 
 async def test_by_a_part_of_the_url(crawl: Any) -> None:
@@ -115,17 +114,17 @@ async def test_a_page_looks_through_a_bounded_number_of_urls(
     assert (page.rows, page.after is None) == ([], False)
 
 
-@pytest.mark.parametrize("state", list(UrlList))
-async def test_bad_arguments(crawl: Any, state: UrlList) -> None:
-    wanted = filter_of(state)
-    for after in ("x", mark("id", (1, 0)), mark(state, ("a", 0)), mark(state, (1.5, 0))):
-        with pytest.raises(ValueError, match="after"):
-            await crawl.reader.urls_page(wanted, after=after)
-        with pytest.raises(ValueError, match="after"):
-            await crawl.reader.seeds_page(after=after)
-    for limit in (0, 1001):
-        with pytest.raises(ValueError, match="a page has"):
-            await crawl.reader.urls_page(wanted, limit=limit)
+async def test_bad_arguments(crawl: Any) -> None:
+    for state in UrlList:
+        wanted = filter_of(state)
+        for after in ("x", mark("id", (1, 0)), mark(state, ("a", 0)), mark(state, (1.5, 0))):
+            with pytest.raises(ValueError, match="after"):
+                await crawl.reader.urls_page(wanted, after=after)
+            with pytest.raises(ValueError, match="after"):
+                await crawl.reader.seeds_page(after=after)
+        for limit in (0, 1001):
+            with pytest.raises(ValueError, match="a page has"):
+                await crawl.reader.urls_page(wanted, limit=limit)
 
 
 async def test_seeds_have_their_states(rig: Any) -> None:

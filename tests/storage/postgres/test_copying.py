@@ -19,20 +19,11 @@ from storage.postgres.copying import PostgresSource, PostgresTarget
 from storage.sqlite.copying import SqliteTarget
 from storage.store import Link, StoreRefused, WorkerStatus
 from tests.postgres_server import PostgresServer
-from tests.storage.sqlite.test_maintenance import filled
-from tests.storage.test_copying import Rows, copied, insert_made_up, small_chunks, tables
+from tests.storage.test_copying import Rows, copied, insert_made_up, small_chunks, source, tables
 
-__all__ = ["small_chunks"]
+__all__ = ["small_chunks", "source"]
 # Columns that SQLite alone has, in tables that every engine has.
 OF_SQLITE = {("slots", "pending"), ("origins", "pending"), ("origins", "governs")}
-
-
-@pytest.fixture
-async def source(sqlite_rig) -> FileLocation:
-    """Some URLs in every state."""
-    await filled(sqlite_rig)
-    await sqlite_rig.store.close(sqlite_rig.session)
-    return FileLocation(sqlite_rig.path)
 
 
 @pytest.fixture

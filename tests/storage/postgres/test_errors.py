@@ -17,6 +17,7 @@ from storage.location import ServerLocation, parse_location
 from storage.postgres.errors import _FAULTS, fault_kind_of, refusal_of, words_of
 from storage.transient_faults import FaultKind
 from tests.postgres_server import WITH_PASSWORD, PostgresServer
+from tests.tables import each
 
 MARK = "hunter2"
 
@@ -203,7 +204,7 @@ async def test_faults_that_pass_are_no_refusals(postgres: PostgresServer) -> Non
     await connection.close()
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "kind"),
     [
         (asyncpg.TooManyConnectionsError("x"), FaultKind.UNREACHABLE),

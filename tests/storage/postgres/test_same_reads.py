@@ -29,16 +29,8 @@ from tests.storage.conftest import Rig, server_location
 HOSTS = ["a.test", "a-b.test", "ab.test", "b.test", "xn--caf-dma.test", "z.test", "10.0.0.1"]
 # Strings whose order depends on a locale, and those that need care in JSON and SQL.
 TITLES = [
-    "Zebra",
-    "apple",
-    "Äpfel",
-    'a "b" \\ c',
-    "line\nbreak\ttab",
-    "'; --",
-    "\U0001f600",
-    "",
-    "é",
-]
+    "Zebra", "apple", "Äpfel", 'a "b" \\ c', "line\nbreak\ttab", "'; --", "\U0001f600", "", "é",
+]  # fmt: skip
 PATHS = ["/", "/B", "/a", "/a/b?x=1&y=%20", "/Z", "/_", "/~", "/é", "/%C3%A9", "/:name", "/$1"]
 EVERYTHING = Looked.LINKS | Looked.POINTERS | Looked.FRAGMENTS | Looked.REQUISITES
 BODY = b"User-agent: *\nDisallow: /a\nDisallow: /Z\n"

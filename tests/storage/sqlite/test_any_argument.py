@@ -156,7 +156,7 @@ def fits(method: str, field: str, value: object) -> bool:
 
 
 @settings(
-    max_examples=60,
+    max_examples=21,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),

@@ -53,17 +53,14 @@ def outcome_with(rig: Rig, kind: str, field: str, value: object, queued: Queued)
         plan = structs.replace(rig.plan(1.0), **{field: value})
         return rig.visited(queued, plan=plan)
     make: dict[str, Any] = {
-        "visited": rig.visited,
-        "blocked": rig.blocked,
-        "failed": rig.failed,
-        "retry": lambda queued: rig.retry(queued, 1.0),
-        "read": rig.read,
-    }
+        "visited": rig.visited, "blocked": rig.blocked, "failed": rig.failed,
+        "retry": lambda queued: rig.retry(queued, 1.0), "read": rig.read,
+    }  # fmt: skip
     return structs.replace(make[kind](queued), **{field: value})
 
 
 @settings(
-    max_examples=30,
+    max_examples=12,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
@@ -103,7 +100,7 @@ async def test_no_value_in_any_field_ends_a_crawl(
 
 
 @settings(
-    max_examples=30,
+    max_examples=12,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),

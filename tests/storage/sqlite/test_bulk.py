@@ -26,13 +26,9 @@ def update(lease, **values):
 
 async def fail(rig, lease, **values):
     return await rig.store.fail_host(
-        rig.session,
-        values.pop("update", None) or update(lease),
-        error="connect: refused",
-        attempts=3,
-        last_at=rig.wall_s,
-        **values,
-    )
+        rig.session, values.pop("update", None) or update(lease), error="connect: refused",
+        attempts=3, last_at=rig.wall_s, **values,
+    )  # fmt: skip
 
 
 async def test_others_get_in_between_the_pieces(sqlite_rig):

@@ -78,15 +78,10 @@ async def steps_of(rig, work):
 
 def blocked(rig, lease, n=0):
     return Blocked(
-        id=lease.prefetched.urls[n].id,
-        slot=lease.slot,
-        reason=BlockReason.ROBOTS,
-        dialect="rfc9309",
-        rule="Disallow: /",
-        line=2,
-        robots_url="http://goal.test/robots.txt",
+        id=lease.prefetched.urls[n].id, slot=lease.slot, reason=BlockReason.ROBOTS,
+        dialect="rfc9309", rule="Disallow: /", line=2, robots_url="http://goal.test/robots.txt",
         blocked_at=rig.wall_s,
-    )
+    )  # fmt: skip
 
 
 async def test_one_more_redirect_costs_the_same_whoever_leads_there(sqlite_rig, tmp_path):

@@ -29,14 +29,10 @@ async def filled(rig):
     hand = (await rig.commit(lease, want=20)).prefetched["a.test"].urls
     by = {queued.url.rpartition("/")[2]: queued for queued in hand}
     await rig.commit(
-        lease,
-        rig.failed(by["f1"]),
-        rig.failed(by["f2"]),
-        rig.blocked(by["b1"]),
-        rig.blocked(by["b2"]),
-        rig.redirect(by["r"], "http://a.test/q1", ungoverned=True),
+        lease, rig.failed(by["f1"]), rig.failed(by["f2"]), rig.blocked(by["b1"]),
+        rig.blocked(by["b2"]), rig.redirect(by["r"], "http://a.test/q1", ungoverned=True),
         rig.retry(by["q2"], 60.0),
-    )
+    )  # fmt: skip
     copy = RobotsState(status=200, body=b"", fetched_at=rig.wall_s, expires_at=rig.wall_s + 9)
     before = RobotsState(status=200, body=b"User-agent: *\n", copy_at=0.5, fetched_at=0.5)
     await rig.store.robots_put(rig.session, "a.test", "http://a.test", before)

@@ -84,38 +84,33 @@ def scans(steps):
             yield found[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "rows"),
-    [
-        (name, rows)
-        for name in statements()
-        for rows in (1, 2, 16, 64)
-        if rows == 1 or for_rows(name, rows) != for_rows(name, 1)
-    ],
-)
-def test_no_statement_reads_a_whole_table(db, name, rows):
-    steps = plan(db, for_rows(name, rows))
-    assert set(scans(steps)) <= SCANS.get(name, set()), steps
-    assert not [step for step in steps if "AUTOMATIC" in step], steps
+def test_no_statement_reads_a_whole_table(db):
+    for name in statements():
+        for sql in {for_rows(name, rows) for rows in (1, 2, 16, 64)}:
+            steps = plan(db, sql)
+            assert set(scans(steps)) <= SCANS.get(name, set()), (name, sql, steps)
+            assert not [step for step in steps if "AUTOMATIC" in step], (name, sql, steps)
 
 
-@pytest.mark.parametrize("rows", [1, 16])
-@pytest.mark.parametrize("name", HOT)
-def test_a_hot_query_uses_its_index(db, name, rows):
-    steps = plan(db, for_rows(name, rows))
-    for wanted in HOT[name]:
-        assert any(wanted in step for step in steps), (wanted, steps)
+def test_a_hot_query_uses_its_index(db):
+    for name, indexes in HOT.items():
+        for rows in (1, 16):
+            steps = plan(db, for_rows(name, rows))
+            for wanted in indexes:
+                assert any(wanted in step for step in steps), (name, wanted, steps)
 
 
-@pytest.mark.parametrize("name", ["claimable", "prefetch", "next_robots", "rejudge_due"])
-def test_a_hot_query_sorts_nothing(db, name):
-    assert not [step for step in plan(db, for_rows(name, 16)) if "TEMP B-TREE" in step]
+def test_a_hot_query_sorts_nothing(db):
+    for name in ("claimable", "prefetch", "next_robots", "rejudge_due"):
+        steps = plan(db, for_rows(name, 16))
+        assert not [step for step in steps if "TEMP B-TREE" in step], (name, steps)
 
 
-@pytest.mark.parametrize("view", ["visited", "blocked", "failed", "queued"])
-def test_one_row_of_a_view_is_found_by_its_id(db, view):
-    steps = plan(db, f"SELECT * FROM {view} WHERE id = ?")
-    assert not [step for step in steps if step.startswith("SCAN") and step != "SCAN crawl"], steps
+def test_one_row_of_a_view_is_found_by_its_id(db):
+    for view in ("visited", "blocked", "failed", "queued"):
+        steps = plan(db, f"SELECT * FROM {view} WHERE id = ?")
+        scanned = [step for step in steps if step.startswith("SCAN") and step != "SCAN crawl"]
+        assert not scanned, (view, steps)
 
 
 @pytest.mark.parametrize("asked", ["status = 404", "content_type = 'text/html'", "indexable = 0"])

@@ -53,13 +53,10 @@ async def test_views_while_a_crawl_writes(sqlite_rig, shell):
     lease = await rig.claim_one()
     home, x, f, later = lease.prefetched.urls
     await rig.commit(
-        lease,
-        rig.visited(home, links=[rig.link("http://b.test/", depth=1, anchor="Bee")]),
-        rig.blocked(x),
-        rig.failed(f),
-        rig.retry(later, 5.0),
+        lease, rig.visited(home, links=[rig.link("http://b.test/", depth=1, anchor="Bee")]),
+        rig.blocked(x), rig.failed(f), rig.retry(later, 5.0),
         clock=HostClock(next_in_s=1.0, backoff_in_s=2.0, delay_s=1.0),
-    )
+    )  # fmt: skip
     one = {
         view: [dict(row) for row in shell.execute(f"SELECT * FROM {view}")]
         for view in CONTRACT
