@@ -109,6 +109,7 @@ async def courtly(*args: str, cwd: Path) -> Ended:
     return await end(await start(args, cwd))
 
 
+@pytest.mark.usefixtures("fresh_interpreter")
 async def test_a_crawl_from_a_seed_to_a_finished_database(web: LocalWeb, config: Path) -> None:
     ended = await courtly("crawl", "--config", str(config), "--json", "--quiet", cwd=config.parent)
     assert (ended.code, ended.err) == (0, "")

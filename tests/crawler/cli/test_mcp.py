@@ -29,7 +29,7 @@ from crawler.testing.local_web import ReceivedRequest
 ROOT = Path(__file__).parents[3]
 TOKEN = "a-token-of-enough-characters"
 COMMAND = [sys.executable, "-m", "crawler.cli", "mcp", "--allow", "127.0.0.0/8"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COURTLY_TEST_TOKEN": TOKEN}
+ENVIRONMENT = {**os.environ, "COURTLY_TEST_TOKEN": TOKEN}
 HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -97,6 +97,7 @@ async def use(client: Client, web: LocalWeb) -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.usefixtures("fresh_interpreter")
 async def test_over_standard_streams(web: LocalWeb, mode: str) -> None:
     parameters = StdioServerParameters(
         command=COMMAND[0], args=[*COMMAND[1:], "--max-wait", "30"], env=ENVIRONMENT

@@ -38,6 +38,9 @@ BEGINNINGS = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("fresh_interpreter")
+
+
 @pytest.fixture
 async def web() -> AsyncIterator[LocalWeb]:
     pages = {f"/{number}": html(str(number)) for number in range(200)}

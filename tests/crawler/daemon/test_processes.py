@@ -327,6 +327,7 @@ async def test_kill_9_keeps_hosts_pauses_and_contacts(place: Place, web: LocalWe
         assert await daemon.end() == 0
 
 
+@pytest.mark.usefixtures("fresh_interpreter")
 async def test_the_commands_steer_a_daemon(place: Place, web: LocalWeb) -> None:
     async with place.running() as daemon:
         code, out, _ = await place.courtly("seeds", "add", web.url("a.test"), "--priority", "2")
