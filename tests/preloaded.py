@@ -30,8 +30,7 @@ MODULES: Final = ("crawler", "crawler.cli", "tests.site.poisoned")
 # What `Popen` may be given beside the command, its folder, environment and streams.
 DEFAULTS: Final[dict[str, object]] = {
     "preexec_fn": None, "pass_fds": (), "shell": False, "executable": None,
-    "gid": None, "gids": None, "uid": None, "umask": -1, "start_new_session": False,
-    "process_group": -1,
+    "gid": None, "gids": None, "uid": None, "umask": -1, "process_group": -1,
 }  # fmt: skip
 PR_SET_CHILD_SUBREAPER: Final = 36
 REQUEST_BYTES_MAX: Final = 200_000
@@ -47,15 +46,18 @@ class Preloaded:
         self._owner = 0  # the process that started it: xdist's workers have one each
         self._socket: socket.socket | None = None
 
-    def start(self, command: list[str], cwd: str, env: dict[str, str], files: list[int]) -> int:
-        """Fork a command with these three standard streams. Return its process ID."""
-        request = json.dumps([command, cwd, env]).encode()
+    def start(self, request: list[object], files: list[int]) -> int:
+        """Fork a command with these three standard streams. Return its process ID.
+
+        request: its words, folder and environment, and whether it leads a session.
+        """
+        message = json.dumps(request).encode()
         with self._lock:
             connection = self._connected()
             # The fork leaves the child an orphan, which becomes ours meanwhile.
             _adopt_orphans(True)
             try:
-                socket.send_fds(connection, [request], files)
+                socket.send_fds(connection, [message], files)
                 return int(connection.recv(32))
             finally:
                 _adopt_orphans(False)
@@ -100,7 +102,8 @@ class Popen(subprocess.Popen[Any]):
         env = os.environ if given["env"] is None else given["env"]
         cwd = os.fspath(given["cwd"] or Path.cwd())
         command = [os.fspath(one) for one in given["args"][2:]]
-        self.pid = preloaded.start(command, cwd, dict(env), files)
+        request = [command, cwd, dict(env), given["start_new_session"]]
+        self.pid = preloaded.start(request, files)
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]
@@ -186,7 +189,9 @@ def next_command(connection: socket.socket) -> list[str]:
         if pid_ := os.fork():
             os.write(writing, str(pid_).encode())
             os._exit(0)
-        command, cwd, env = json.loads(request)
+        command, cwd, env, leads = json.loads(request)
+        if leads:
+            os.setsid()
         for number, file in enumerate(fds):
             os.dup2(file, number)
         os.closerange(3, FILES_MAX)

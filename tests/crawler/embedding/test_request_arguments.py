@@ -454,7 +454,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=70, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     path=st.one_of(st.just(""), strings),
