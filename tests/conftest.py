@@ -354,6 +354,12 @@ def _links(urls: Sequence[str], *, by_domain: bool) -> list[Link]:
 
 
 @pytest.fixture
+async def clock() -> AsyncIterator[JumpClock]:
+    async with JumpClock() as clock:
+        yield clock
+
+
+@pytest.fixture
 async def world() -> AsyncIterator[World]:
     """Fails the test also for what goes wrong in a timer's callback, where nobody would hear it."""
     unheard: list[str] = []

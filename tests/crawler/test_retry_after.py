@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 
 import aiohttp
@@ -32,12 +32,6 @@ CONFIG: dict[str, dict[str, object]] = {
     "fetch": {"max_attempts": 1},
 }
 STATUSES = (200, 204, 301, 302, 304, 308, 400, 401, 403, 404, 410, 413, 418, 429, 500, 502, 503)
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 def asking(status: int, retry_after: str, **more: object) -> Reply:

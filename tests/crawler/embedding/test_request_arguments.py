@@ -7,7 +7,7 @@ import copy
 import inspect
 import pickle
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any, Self, get_type_hints
 
 import aiohttp
@@ -278,12 +278,6 @@ def test_a_body_has_the_type_of_its_argument_unless_the_caller_sets_another() ->
 
 
 # ---------------------------------------------------------------- in a session
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 async def test_nothing_is_sent_or_waited_for_if_an_argument_is_not_valid(clock: JumpClock) -> None:
