@@ -7,12 +7,13 @@ import asyncio
 import itertools
 import json
 import resource
-import sys
 import time
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+
+from tests.command_processes import start
 
 DELAY_S = 0.1
 
@@ -76,15 +77,13 @@ class Web:
         )
 
         def few_files() -> None:
-            if files is not None:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+            assert files is not None
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "crawler.cli", "crawl", "--json", "--config", str(config)),
-            *(f"http://h{n}.test:{self.port}/0" for n in range(hosts)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            preexec_fn=few_files,
+        seeds = [f"http://h{n}.test:{self.port}/0" for n in range(hosts)]
+        limited = None if files is None else few_files
+        process = await start(
+            "crawl", "--json", "--config", str(config), *seeds, preexec_fn=limited
         )
         out, err = await asyncio.wait_for(process.communicate(), 50)
         assert process.returncode == 0, err.decode()
@@ -149,12 +148,10 @@ async def test_a_daemon_out_of_files_serves_again_when_callers_are_gone(tmp_path
         f'[storage]\nurl = "sqlite:{tmp_path / "crawl.db"}"\n'
         '[daemon]\nlisten = "127.0.0.1:0"\n'
     )
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "crawler.cli", "run", str(config)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+    process = await start(
+        *("run", str(config)), stderr=asyncio.subprocess.DEVNULL,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)),
-    )
+    )  # fmt: skip
     assert process.stdout is not None
     try:
         first = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()

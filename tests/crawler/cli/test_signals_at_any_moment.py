@@ -18,6 +18,7 @@ import crawler.cli
 from crawler.databases import check_database
 from crawler.testing import LocalWeb, html, text
 from storage.location import FileLocation
+from tests.command_processes import start
 
 STEPS = int(os.environ.get("SIGNAL_STEPS", "5"))  # set a higher number to search
 UNTIL_S = 1.2
@@ -110,13 +111,7 @@ async def interrupted(
     folder.mkdir()  # noqa: ASYNC240
     if arguments[0] == "run":  # its database is beside its config
         shutil.copy(folder.parent / "courtly.toml", folder)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "crawler.cli", *arguments),
-        cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await start(*arguments, cwd=folder)
     await asyncio.sleep(after_s)
     if process.returncode is None:
         process.send_signal(number)
@@ -157,10 +152,9 @@ async def test_no_traceback(command: str, web: LocalWeb, tmp_path: Path) -> None
     }[command]
     if command == "show":
         prepare = ("crawl", *given, "--db", str(database), "--max-pages", "5", "--quiet")
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "crawler.cli", *prepare), stdout=asyncio.subprocess.DEVNULL
-        )
-        assert await process.wait() == 0
+        process = await start(*prepare)
+        await process.communicate()
+        assert process.returncode == 0
     places = asyncio.Semaphore(AT_ONCE)
 
     async def one(step: int) -> None:
