@@ -372,10 +372,10 @@ def test_it_takes_several_hosts_and_only_since_the_last_answer() -> None:
     assert outage.is_outage(known, hosts_reached=3, hosts_dead=0, silent_s=0)
 
 
-@pytest.mark.parametrize(("dead", "least"), [(0, 20), (100, 20), (900, 100), (10**6, 2_000)])
-def test_the_more_hosts_were_dead_the_more_it_takes(dead: int, least: int) -> None:
-    assert outage.unknown_min(100, dead) >= least
-    assert outage.unknown_min(0, dead) == outage.UNKNOWN_MIN
+def test_the_more_hosts_were_dead_the_more_it_takes() -> None:
+    for dead, least in [(0, 20), (100, 20), (900, 100), (10**6, 2_000)]:
+        assert outage.unknown_min(100, dead) >= least
+        assert outage.unknown_min(0, dead) == outage.UNKNOWN_MIN
 
 
 @pytest.mark.parametrize("reason", [HoldReason.DESCRIPTORS, HoldReason.PORTS])

@@ -72,9 +72,8 @@ def test_options_are_defaults_for_lines() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
+def test_a_bad_line_is_answered_in_order() -> None:
+    for line, words in [
         ("nonsense", "the line is not valid JSON: "),
         ('"text"', "the line is invalid: Expected `object`"),
         ('{"robots": "", "agent": "a"}', "missing required field `url`"),
@@ -92,17 +91,15 @@ def test_options_are_defaults_for_lines() -> None:
         ('{"robots": "", "url": "/", "dialect": []}', "no dialect was given"),
         ('{"robots": "\\ud800", "url": "/"}', "the line is not valid JSON"),
         ('{"robots": "", "url": "/", "agent": ' + "[" * 100_000 + "}", "the line "),
-    ],
-)
-def test_a_bad_line_is_answered_in_order(line: str, words: str) -> None:
-    good = json.dumps({"robots": FILE, "agent": "otherbot", "url": "/a"})
-    result = run(f"{good}\n{line}\n\n{good}\n")
-    assert result.exit_code == 1
-    first, bad, last = [json.loads(each) for each in result.stdout.splitlines()]
-    assert first == last == {"allowed": False, "rule": "Disallow: /a", "line": 2}
-    assert set(bad) == {"error"}
-    assert words in bad["error"]
-    assert "1 of 3 lines could not be answered" in result.stderr
+    ]:
+        good = json.dumps({"robots": FILE, "agent": "otherbot", "url": "/a"})
+        result = run(f"{good}\n{line}\n\n{good}\n")
+        assert result.exit_code == 1, (line, words)
+        first, bad, last = [json.loads(each) for each in result.stdout.splitlines()]
+        assert first == last == {"allowed": False, "rule": "Disallow: /a", "line": 2}, (line, words)
+        assert set(bad) == {"error"}, (line, words)
+        assert words in bad["error"]
+        assert "1 of 3 lines could not be answered" in result.stderr, (line, words)
 
 
 def test_invalid_utf_8_is_a_bad_line() -> None:
