@@ -98,6 +98,13 @@ def fresh_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preloaded.preloaded, "enabled", False)
 
 
+@pytest.fixture(autouse=True)
+def _measured_starts(request: pytest.FixtureRequest) -> None:
+    """Benchmarks start what users start."""
+    if any(request.node.get_closest_marker(name) for name in ("bench", "referee", "soak")):
+        request.getfixturevalue("fresh_interpreter")
+
+
 @pytest.fixture
 def looks_hourly(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle crawl looks for work once an hour: the minutes of days would cost most of a test."""

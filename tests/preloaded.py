@@ -34,6 +34,7 @@ DEFAULTS: Final[dict[str, object]] = {
 }  # fmt: skip
 PR_SET_CHILD_SUBREAPER: Final = 36
 REQUEST_BYTES_MAX: Final = 200_000
+READY: Final = b"ready"
 FILES_MAX: Final = 64  # descriptors that the process of the imports may have opened
 
 
@@ -41,19 +42,25 @@ class Preloaded:
     """The process that has imported courtly. It starts with the first command."""
 
     def __init__(self) -> None:
-        self.enabled = sys.platform == "linux"
+        # Coverage is not measured in forked commands.
+        self.enabled = sys.platform == "linux" and "COVERAGE_PROCESS_CONFIG" not in os.environ
         self._lock = threading.Lock()
+        self.env = dict(os.environ)  # without what a test has changed
+        self._ready = False
         self._owner = 0  # the process that started it: xdist's workers have one each
         self._socket: socket.socket | None = None
 
-    def start(self, request: list[object], files: list[int]) -> int:
-        """Fork a command with these three standard streams. Return its process ID.
+    def start(self, request: list[object], files: list[int]) -> int | None:
+        """Fork a command with these three standard streams. Return its process ID, or None as long
+        as the imports are under way.
 
         request: its words, folder and environment, and whether it leads a session.
         """
         message = json.dumps(request).encode()
         with self._lock:
             connection = self._connected()
+            if not self._is_ready(connection):
+                return None
             # The fork leaves the child an orphan, which becomes ours meanwhile.
             _adopt_orphans(True)
             try:
@@ -65,17 +72,24 @@ class Preloaded:
     def _connected(self) -> socket.socket:
         if self._socket is None or self._owner != os.getpid():
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._owner, self._socket = os.getpid(), ours
+            self._owner, self._socket, self._ready = os.getpid(), ours, False
             with theirs:
                 self._process = _Popen(
                     [sys.executable, "-m", "tests.preloaded", str(theirs.fileno())],
                     cwd=Path(__file__).parents[1],
+                    env=self.env,
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                 )
             atexit.register(self._close)
         return self._socket
+
+    def _is_ready(self, connection: socket.socket) -> bool:
+        if not self._ready:
+            with contextlib.suppress(BlockingIOError):
+                self._ready = connection.recv(32, socket.MSG_DONTWAIT) == READY
+        return self._ready
 
     def _close(self) -> None:
         if self._socket and self._owner == os.getpid():
@@ -92,21 +106,26 @@ class Popen(subprocess.Popen[Any]):
     """`subprocess.Popen`, which forks what it can from the process of the imports."""
 
     def _execute_child(self, *args: Any, **more: Any) -> None:
-        given = _SIGNATURE.bind(self, *args, **more).arguments
-        given = {name.removeprefix("unused_"): value for name, value in given.items()}
-        streams = (given["p2cread"], given["c2pwrite"], given["errwrite"])
-        files = [number if file == -1 else file for number, file in enumerate(streams)]
-        if not (preloaded.enabled and _is_plain(given, files)):
+        given = _SIGNATURE.bind(self, *args, **more).arguments if preloaded.enabled else {}
+        files = [
+            number if given.get(name, -1) == -1 else given[name]
+            for number, name in enumerate(("p2cread", "c2pwrite", "errwrite"))
+        ]
+        pid = self._forked(given, files) if given and _is_plain(given, files) else None
+        if pid is None:
             super()._execute_child(*args, **more)  # type: ignore[misc]
             return
-        env = os.environ if given["env"] is None else given["env"]
-        cwd = os.fspath(given["cwd"] or Path.cwd())
-        command = [os.fspath(one) for one in given["args"][2:]]
-        request = [command, cwd, dict(env), given["start_new_session"]]
-        self.pid = preloaded.start(request, files)
+        self.pid = pid
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _forked(given: dict[str, Any], files: list[int]) -> int | None:
+        env = os.environ if given["env"] is None else given["env"]
+        cwd = os.fspath(given["cwd"] or Path.cwd())
+        command = [os.fspath(one) for one in given["args"][2:]]
+        return preloaded.start([command, cwd, dict(env), given["start_new_session"]], files)
 
 
 def _is_plain(given: dict[str, Any], files: list[int]) -> bool:
@@ -119,8 +138,8 @@ def _is_plain(given: dict[str, Any], files: list[int]) -> bool:
         return False
     env = os.environ if given["env"] is None else given["env"]
     # The streams of a forked command have buffers.
-    names = {*env, *os.environ} - ({"PYTHONUNBUFFERED"} - {*env})
-    changed = {name for name in names if env.get(name) != os.environ.get(name)}
+    names = {*env, *preloaded.env} - ({"PYTHONUNBUFFERED"} - {*env})
+    changed = {name for name in names if env.get(name) != preloaded.env.get(name)}
     if any(name.startswith(("LC_", "LANG", "PYTHON", "MALLOC_")) for name in changed):
         return False
     return not any(os.isatty(file) for file in files)
@@ -132,6 +151,7 @@ def _adopt_orphans(adopt: bool) -> None:
 
 def install() -> None:
     """Let `subprocess` and `asyncio` fork commands of courtly."""
+    preloaded.env = dict(os.environ)
     subprocess.Popen = Popen  # type: ignore[misc]
 
 
@@ -205,7 +225,9 @@ def next_command(connection: socket.socket) -> list[str]:
 if __name__ == "__main__":
     import_everything()
     gc.freeze()
-    module, *sys.argv[1:] = next_command(socket.socket(fileno=int(sys.argv[1])))
+    tests = socket.socket(fileno=int(sys.argv[1]))
+    tests.send(READY)
+    module, *sys.argv[1:] = next_command(tests)
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         end(0)

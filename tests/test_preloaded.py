@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,15 @@ import pytest
 from tests.preloaded import preloaded
 
 COURTLY = [sys.executable, "-m", "crawler.cli"]
+
+
+@pytest.fixture(autouse=True)
+def imported(tmp_path: Path) -> None:
+    """The imports are over."""
+    until_s = time.monotonic() + 60
+    while preloaded.enabled and not preloaded._ready:
+        assert time.monotonic() < until_s
+        run("--version", cwd=tmp_path)
 
 
 def run(*arguments: str, cwd: Path, **env: str) -> tuple[int, str, str]:
