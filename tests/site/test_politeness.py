@@ -116,6 +116,40 @@ async def test_two_ports_of_a_host_share_its_clock(courtly: Courtly) -> None:
         assert min(both.gaps("a.test")) >= DELAY_S - TIMER_S
 
 
+async def test_a_slow_site_rests_as_long_as_it_took(courtly: Courtly) -> None:
+    """`latency_factor` 1: the delay grows to the smoothed response time."""
+    site: dict[str, Reply] = {"/": html("Home", *(f"/{n}" for n in range(4)))}
+    site |= {f"/{n}": Reply(body="slow", delay_s=0.25) for n in range(4)}
+    async with LocalWeb({"a.test": site}) as web:
+        await courtly.crawl(web, "a.test", politeness={"delay": 0.01, "latency_factor": 1})
+        gaps = web.log.gaps("a.test")
+        assert max(gaps) > 0.1
+        ((source,),) = courtly.rows("hosts", "delay_source")
+        assert source
+
+
+@pytest.mark.parametrize(("robots", "lanes"), [("", 3), ("User-agent: *\nCrawl-delay: 0.05\n", 1)])
+async def test_concurrency_per_host_is_so_many_lanes(
+    courtly: Courtly, robots: str, lanes: int
+) -> None:
+    """Each lane waits for the delay; there is only one while a Crawl-delay applies."""
+    pages = [f"/{n}" for n in range(12)]
+    site: dict[str, Reply] = {page: Reply(body="x", delay_s=0.1) for page in pages}
+    site |= {"/": html("Home", *pages), "/robots.txt": text(robots)}
+    async with LocalWeb({"a.test": site}) as web:
+        politeness = {"delay": DELAY_S, "latency_factor": 0, "concurrency_per_host": 3}
+        await courtly.crawl(web, "a.test", politeness=politeness)
+        assert web.log.peak_concurrency("a.test") == lanes
+        assert len(courtly.urls("visited")) == 13
+        ends: list[float] = []  # of contacts whose lane no later contact has taken
+        for entry in web.log.requests("a.test"):
+            rested = [end_s for end_s in ends if entry.start_s >= end_s + DELAY_S - TIMER_S]
+            if len(ends) == lanes:
+                assert rested, "every lane is busy or at rest"
+                ends.remove(max(rested))
+            ends.append(entry.end_s)
+
+
 async def test_a_host_that_refuses_connections_fails_in_bulk(courtly: Courtly) -> None:
     async with LocalWeb({"a.test": {"/": html("Home")}}) as web:
         dead = f"http://dead.test:{web.dead_port}"
