@@ -41,6 +41,7 @@ from crawler.testing import (
 from policies.url import host_of, slot_of
 from storage.sqlite import MemoryStore
 from storage.store import Link, Row, StoreError
+from tests import preloaded
 from tests.postgres_server import PostgresServer, running_server
 
 # What was checked must not fail by the luck of the draw, nor because the machine is busy: the same
@@ -59,6 +60,8 @@ settings.load_profile("fixed")
 # Some hundred processes are started: each would compile everything anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+preloaded.install()
 
 # Shells have what runs in the background ignore these, and so would all processes of the tests.
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -87,6 +90,25 @@ Hook = Callable[..., Awaitable[None]]  # called with the arguments of the store'
 def _own_contacts() -> None:
     """No test waits for the delay after a contact of another test."""
     forget_contacts()
+
+
+@pytest.fixture
+def fresh_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command starts in an interpreter of its own, as it does for users."""
+    monkeypatch.setattr(preloaded.preloaded, "enabled", False)
+
+
+@pytest.fixture(autouse=True)
+def _measured_starts(request: pytest.FixtureRequest) -> None:
+    """Benchmarks start what users start."""
+    if any(request.node.get_closest_marker(name) for name in ("bench", "referee", "soak")):
+        request.getfixturevalue("fresh_interpreter")
+
+
+@pytest.fixture
+def looks_hourly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle crawl looks for work once an hour: the minutes of days would cost most of a test."""
+    monkeypatch.setattr("crawler.scheduling.host_supply.IDLE_LOOK_S", 3_600.0)
 
 
 class Medium:
@@ -336,6 +358,12 @@ def _links(urls: Sequence[str], *, by_domain: bool) -> list[Link]:
         )
         for url in urls
     ]
+
+
+@pytest.fixture
+async def clock() -> AsyncIterator[JumpClock]:
+    async with JumpClock() as clock:
+        yield clock
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 
 import aiohttp
@@ -33,12 +34,6 @@ CONFIG: dict[str, dict[str, object]] = {
 STATUSES = (200, 204, 301, 302, 304, 308, 400, 401, 403, 404, 410, 413, 418, 429, 500, 502, 503)
 
 
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
-
-
 def asking(status: int, retry_after: str, **more: object) -> Reply:
     headers = {"Retry-After": retry_after}
     if 300 <= status < 400:
@@ -47,25 +42,27 @@ def asking(status: int, retry_after: str, **more: object) -> Reply:
 
 
 async def crawled(
-    clock: JumpClock, asks: Callable[[str], Reply | None], *seeds: str, **sections: object
+    clock: JumpClock, asking: Mapping[str, Reply], *seeds: str, **sections: object
 ) -> FakeFetcher:
-    """A crawl in which the first request that `asks` answers is answered so, once."""
-    done: list[str] = []
+    """A crawl in which the first request for each URL of `asking` is answered so."""
+    left = dict(asking)
 
     def answers(request) -> Reply:
-        reply = None if done else asks(request.url)
-        if reply is not None:
-            done.append(request.url)
+        if (reply := left.pop(request.url, None)) is not None:
             return reply
-        if request.url.endswith("/robots.txt"):
-            return text(f"User-agent: *\nSitemap: {A}/sitemap.xml")
-        if request.url.endswith("/sitemap.xml"):
+        host, _, path = request.url.removeprefix("http://").partition("/")
+        if path == "robots.txt":
+            return text(f"User-agent: *\nSitemap: http://{host}/sitemap.xml")
+        if path == "sitemap.xml":
             return Reply(
-                body=f"<urlset><url><loc>{A}/listed</loc></url></urlset>",
+                body=f"<urlset><url><loc>http://{host}/listed</loc></url></urlset>",
                 content_type="application/xml",
             )
-        if request.url == f"{A}/":
-            return html("Home", "/1", "/2", "http://b.test/", "http://b.test/1")
+        if path == "":
+            others = (
+                [f"http://{b}/{n}" for b in B_HOSTS for n in ("", 1)] if host == "a.test" else []
+            )
+            return html("Home", "/1", "/2", *others)
         return not_found()
 
     fetcher = FakeFetcher(clock, answers, latency_s=0.0)
@@ -75,8 +72,7 @@ async def crawled(
     ) as crawl:
         async for _ in crawl:
             pass
-    assert done
-    fetcher.asked = done[0]  # type: ignore[attr-defined]
+    assert not left
     return fetcher
 
 
@@ -88,50 +84,39 @@ def rest_after(fetcher: FakeFetcher, url: str) -> float:
     return log[at + 1].start_s - log[at].end_s
 
 
-PAGES = {
-    "page": f"{A}/",
-    "robots": f"{A}/robots.txt",
-    "sitemap": f"{A}/sitemap.xml",
-    "external": "http://b.test/",
-}
+PATHS = {"page": "/", "robots": "/robots.txt", "sitemap": "/sitemap.xml"}
+B_HOSTS = [f"b{status}.test" for status in STATUSES]
 
 
-@pytest.mark.parametrize("status", STATUSES)
-@pytest.mark.parametrize("kind", [*PAGES])
-async def test_every_status_and_kind_of_a_crawl(clock: JumpClock, kind: str, status: int) -> None:
-    url = PAGES[kind]
+@pytest.mark.parametrize("kind", [*PATHS, "external"])
+async def test_every_status_and_kind_of_a_crawl(clock: JumpClock, kind: str) -> None:
+    urls = {status: f"http://b{status}.test{PATHS.get(kind, '/')}" for status in STATUSES}
     sections: dict[str, object] = {}
-    seeds = [f"{A}/", f"{A}/more", f"{A}/2"]
+    seeds = [f"http://{host}/{path}" for host in B_HOSTS for path in ("", "more", "2")]
     if kind == "external":
         sections["scope"] = {"check_external": True}
         seeds = [f"{A}/"]
-
-    def asks(requested: str) -> Reply | None:
-        return asking(status, "300") if requested == url else None
-
-    fetcher = await crawled(clock, asks, *seeds, **sections)
-    assert rest_after(fetcher, url) == pytest.approx(300, abs=1)
+    replies = {url: asking(status, "300") for status, url in urls.items()}
+    fetcher = await crawled(clock, replies, *seeds, **sections)
+    for status, url in urls.items():
+        assert rest_after(fetcher, url) == pytest.approx(300, abs=1), status
 
 
 async def test_a_redirect_hop_of_a_crawl(clock: JumpClock) -> None:
-    def asks(requested: str) -> Reply | None:
-        return asking(301, "300") if requested == f"{A}/more" else None
-
-    fetcher = await crawled(clock, asks, f"{A}/more")
+    fetcher = await crawled(clock, {f"{A}/more": asking(301, "300")}, f"{A}/more")
     assert "/elsewhere" in fetcher.log.paths("a.test")
     assert rest_after(fetcher, f"{A}/more") == pytest.approx(300, abs=1)
 
 
-@pytest.mark.parametrize("status", [200, 404, 429, 500, 503])
-@pytest.mark.parametrize("kind", ["page", "robots", "sitemap"])
-async def test_an_answer_whose_body_breaks_off(clock: JumpClock, kind: str, status: int) -> None:
+@pytest.mark.parametrize("kind", PATHS)
+async def test_an_answer_whose_body_breaks_off(clock: JumpClock, kind: str) -> None:
     """Only its header was read."""
-
-    def asks(requested: str) -> Reply | None:
-        return asking(status, "300", broken=True) if requested == PAGES[kind] else None
-
-    fetcher = await crawled(clock, asks, f"{A}/", f"{A}/more", f"{A}/2")
-    assert rest_after(fetcher, PAGES[kind]) == pytest.approx(300, abs=1)
+    urls = {status: f"http://b{status}.test{PATHS[kind]}" for status in (200, 404, 429, 500, 503)}
+    seeds = [f"http://b{status}.test/{path}" for status in urls for path in ("", "more", "2")]
+    replies = {url: asking(status, "300", broken=True) for status, url in urls.items()}
+    fetcher = await crawled(clock, replies, *seeds)
+    for status, url in urls.items():
+        assert rest_after(fetcher, url) == pytest.approx(300, abs=1), status
 
 
 def date(in_s: float) -> str:
@@ -162,37 +147,42 @@ FORMS = [
 ]
 
 
-async def asked_of_session(clock: JumpClock, status: int, value: str) -> float:
-    replies = {f"{A}/a": asking(status, value)}
+async def get(session: PoliteSession, url: str, status: int, value: str) -> None:
+    with contextlib.suppress(CourtlyError):
+        await session.get(url, follow=False, retry=False)
+
+
+async def record(session: PoliteSession, url: str, status: int, value: str) -> None:
+    async with session.permit(url) as permit:
+        permit.record(status, {"retry-AFTER": value})
+
+
+@pytest.mark.parametrize("ask", [get, record])
+async def test_every_form(clock: JumpClock, ask: Callable[..., Awaitable[None]]) -> None:
+    """Each of a host of its own, all at the same time."""
+    cases = {
+        f"http://h{n}.test/a": case
+        for n, case in enumerate(itertools.product(FORMS, (200, 301, 404, 429, 503)))
+    }
+    replies = {url: asking(status, value) for url, ((value, _), status) in cases.items()}
     fetcher = FakeFetcher(clock, replies, latency_s=0.0)
+
+    async def rest_s(url: str, status: int, value: str) -> float:
+        await ask(session, url, status, value)
+        ended_s = clock.monotonic()
+        return (await session.next_turn(url)).in_s + clock.monotonic() - ended_s
+
     async with PoliteSession(user_agent=UA, config=CONFIG, clock=clock, fetcher=fetcher) as session:
-        with contextlib.suppress(CourtlyError):
-            await session.get(f"{A}/a", follow=False, retry=False)
-        ended_s = fetcher.log[-1].end_s
-        return (await session.next_turn(f"{A}/a")).in_s + clock.monotonic() - ended_s
-
-
-async def asked_of_permit(clock: JumpClock, status: int, value: str) -> float:
-    fetcher = FakeFetcher(clock, {}, latency_s=0.0)
-    async with PoliteSession(user_agent=UA, config=CONFIG, clock=clock, fetcher=fetcher) as session:
-        async with session.permit(f"{A}/a") as permit:
-            permit.record(status, {"retry-AFTER": value})
-        return (await session.next_turn(f"{A}/a")).in_s
-
-
-@pytest.mark.parametrize(("value", "rest_s"), FORMS)
-@pytest.mark.parametrize("status", [200, 301, 404, 429, 503])
-@pytest.mark.parametrize("ask", [asked_of_session, asked_of_permit])
-async def test_every_form(
-    clock: JumpClock, ask: Callable[..., object], status: int, value: str, rest_s: float | None
-) -> None:
-    found = await ask(clock, status, value)  # type: ignore[misc]
-    if rest_s is not None:
-        assert found == pytest.approx(rest_s, abs=5)
-    elif status in (429, 503) and value not in ("0", "-5", date(-DAY_S)):
-        assert found == pytest.approx(60)  # unreadable: as without one
-    else:
-        assert found == pytest.approx(DELAY_S)
+        rests_s = await asyncio.gather(
+            *(rest_s(url, status, value) for url, ((value, _), status) in cases.items())
+        )
+    for ((value, expected_s), status), found_s in zip(cases.values(), rests_s, strict=True):
+        if expected_s is not None:
+            assert found_s == pytest.approx(expected_s, abs=5), (value, status)
+        elif status in (429, 503) and value not in ("0", "-5", date(-DAY_S)):
+            assert found_s == pytest.approx(60), (value, status)  # unreadable: as without one
+        else:
+            assert found_s == pytest.approx(DELAY_S), (value, status)
 
 
 async def test_three_days_are_three_days_and_a_longer_pause_is_cut_with_a_trace(

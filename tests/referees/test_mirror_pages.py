@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import mimetypes
 import os
 import random
@@ -113,7 +114,9 @@ async def test_a_mirror_of_saved_pages_has_no_dead_link(
         limits = {"max_depth": 0, "patience": 5}
         await courtly.crawl(web, *seeds, politeness={"delay": 0, "latency_factor": 0}, crawl=limits)
         links, dead, broken = 0, [], []
-        async with web_tests.chromium(tmp_path / "profile") as browser:
+        async with contextlib.AsyncExitStack() as stack:
+            at = stack.enter_context(web_tests.chromium(tmp_path / "profile"))
+            browser = await stack.enter_async_context(web_tests.connected(at))
             for number, url in enumerate(seeds):
                 if number % 50 == 0:
                     tab = await browser.tab()

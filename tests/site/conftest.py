@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import json
 import sqlite3
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from crawler.app import crawl
 from crawler.config import from_dict
 from crawler.events import Progress, Summary
 from crawler.testing import LocalWeb
+from tests.command_processes import running, start
 from tests.config_files import to_toml, toml_value
 
 DELAY_S = 0.05
@@ -75,30 +75,14 @@ class Courtly:
             for sink in self.sinks.get("sink", ())
         ]
         file.write_text(to_toml(self.config(web, **sections)) + "".join(tables))
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "crawler.cli"),
-            *("crawl", "--config", str(file), *arguments),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
+        async with running("crawl", "--config", str(file), *arguments) as process:
             yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.communicate()
 
     async def held(self) -> dict[str, Any]:
         """Wait until the running crawl reports a hold, and return its reason."""
         async with asyncio.timeout(30):
             while True:
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "crawler.cli", "status", "--json"),
-                    *("--db", str(self.db)),
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.DEVNULL,
-                )
+                process = await start("status", "--json", "--db", str(self.db))
                 out, _ = await process.communicate()
                 if holds := json.loads(out or b"{}").get("held"):
                     reason: dict[str, Any] = holds[0]

@@ -6,22 +6,17 @@ import asyncio
 import contextlib
 import re
 import sqlite3
-import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from tests.command_processes import start
 
 
 async def demo(folder: Path) -> tuple[str, float]:
     """Its standard output and its duration in seconds."""
     began_s = time.monotonic()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "crawler.cli", "demo"),
-        env={"TMPDIR": str(folder), "COLUMNS": "80"},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await start("demo", env={"TMPDIR": str(folder), "COLUMNS": "80"})
     out, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()
     assert b"Traceback" not in errors

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import signal
 import sqlite3
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,10 @@ import pytest
 
 from crawler.testing import LocalWeb, html
 from storage.sqlite.file_lock import FileLock
+from tests.command_processes import running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from tests.site.conftest import Courtly
 
@@ -27,21 +27,6 @@ COMMANDS = [
     ("db", "vacuum"),
 ]
 TRIES = b"trying again for 30 s"
-
-
-@contextlib.asynccontextmanager
-async def started(*command: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "crawler.cli", *command),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
 
 
 async def crawled(courtly: Courtly) -> None:
@@ -61,7 +46,7 @@ def locked(courtly: Courtly, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3
 async def test_it_waits(courtly: Courtly, command: tuple[str, ...]) -> None:
     await crawled(courtly)
     with locked(courtly) as other:
-        async with started(*command, "--db", str(courtly.db)) as process:
+        async with running(*command, "--db", str(courtly.db)) as process:
             assert process.stderr is not None
             said = await asyncio.wait_for(process.stderr.readline(), 30)
             assert TRIES in said
@@ -75,7 +60,7 @@ async def test_it_waits(courtly: Courtly, command: tuple[str, ...]) -> None:
 async def test_vacuum_waits_for_a_reader(courtly: Courtly) -> None:
     await crawled(courtly)
     with locked(courtly, "BEGIN") as other:
-        async with started("db", "vacuum", "--db", str(courtly.db)) as process:
+        async with running("db", "vacuum", "--db", str(courtly.db)) as process:
             assert process.stderr is not None
             said = await asyncio.wait_for(process.stderr.readline(), 30)
             assert b"is in use by another program" in said
@@ -99,7 +84,7 @@ async def test_a_signal_is_obeyed_while_it_waits(
     else:
         given = (*command, "--db", str(courtly.db))
     with locked(courtly):
-        async with started(*given) as process:
+        async with running(*given) as process:
             assert process.stderr is not None
             said = b""
             while TRIES not in said:

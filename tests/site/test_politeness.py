@@ -105,34 +105,6 @@ async def test_the_rest_is_counted_from_the_end_of_a_slow_answer(courtly: Courtl
         assert min(web.log.gaps("a.test")) >= 0.1 - TIMER_S
 
 
-async def test_a_slow_site_rests_as_long_as_it_took(courtly: Courtly) -> None:
-    """`latency_factor` 1: the delay grows to the smoothed response time."""
-    site: dict[str, Reply] = {"/": html("Home", *(f"/{n}" for n in range(4)))}
-    site |= {f"/{n}": Reply(body="slow", delay_s=0.25) for n in range(4)}
-    async with LocalWeb({"a.test": site}) as web:
-        await courtly.crawl(web, "a.test", politeness={"delay": 0.01, "latency_factor": 1})
-        gaps = web.log.gaps("a.test")
-        assert max(gaps) > 0.1
-        ((source,),) = courtly.rows("hosts", "delay_source")
-        assert source
-
-
-async def test_crawl_delay_is_waited_for(courtly: Courtly) -> None:
-    site = {
-        "/robots.txt": text("User-agent: *\nCrawl-delay: 0.4\n"),
-        "/": html("Home", "/1", "/2"),
-        "/1": html("1"),
-        "/2": html("2"),
-    }
-    async with LocalWeb({"a.test": site}) as web:
-        await courtly.crawl(web, "a.test", politeness={"concurrency_per_host": 3})
-        assert courtly.rows("hosts", "peak_concurrency, breaches") == [(1, 0)]
-        first, *others = web.log.gaps("a.test")
-        assert first >= DELAY_S - TIMER_S
-        assert min(others) >= 0.4 - TIMER_S
-        assert len(others) == 2
-
-
 async def test_two_ports_of_a_host_share_its_clock(courtly: Courtly) -> None:
     site = {"/": html("Home", "/1"), "/1": html("1")}
     async with LocalWeb({"a.test": site}) as web, LocalWeb({"a.test": site}) as other:
@@ -144,30 +116,16 @@ async def test_two_ports_of_a_host_share_its_clock(courtly: Courtly) -> None:
         assert min(both.gaps("a.test")) >= DELAY_S - TIMER_S
 
 
-async def test_per_domain_shares_one_clock_among_the_hosts_of_a_domain(courtly: Courtly) -> None:
-    hosts = ["example.test", "www.example.test", "a.example.test", "other.test"]
-    site = {"/": html("Home", "/1", "/2"), "/1": html("1"), "/2": html("2")}
-    async with LocalWeb(dict.fromkeys(hosts, site)) as web:
-        await courtly.crawl(
-            web, *hosts, politeness={"delay": DELAY_S, "latency_factor": 0, "per": "domain"}
-        )
-        both = RequestLog(entry for entry in web.log if entry.host != "other.test")
-        assert len(both) == 12
-        assert both.peak_concurrency() == 1
-        assert min(both.gaps()) >= DELAY_S - TIMER_S
-
-
-async def test_per_ip_adds_a_clock_for_the_address(courtly: Courtly) -> None:
-    hosts = HOSTS[:4]
-    site = {"/": html("Home", "/1", "/2"), "/1": html("1"), "/2": html("2")}
-    async with LocalWeb(dict.fromkeys(hosts, site)) as web:
-        politeness = {"delay": 0.1, "ip_delay": 0.03, "latency_factor": 0, "per": "ip"}
-        await courtly.crawl(web, *hosts, politeness=politeness)
-        assert len(web.log) == 16
-        assert min(web.log.gaps()) >= 0.03 - TIMER_S, "all hosts are at one address"
-        assert web.log.peak_concurrency() == 1
-        for host in hosts:
-            assert min(web.log.gaps(host)) >= 0.1 - TIMER_S
+async def test_a_slow_site_rests_as_long_as_it_took(courtly: Courtly) -> None:
+    """`latency_factor` 1: the delay grows to the smoothed response time."""
+    site: dict[str, Reply] = {"/": html("Home", *(f"/{n}" for n in range(4)))}
+    site |= {f"/{n}": Reply(body="slow", delay_s=0.25) for n in range(4)}
+    async with LocalWeb({"a.test": site}) as web:
+        await courtly.crawl(web, "a.test", politeness={"delay": 0.01, "latency_factor": 1})
+        gaps = web.log.gaps("a.test")
+        assert max(gaps) > 0.1
+        ((source,),) = courtly.rows("hosts", "delay_source")
+        assert source
 
 
 @pytest.mark.parametrize(("robots", "lanes"), [("", 3), ("User-agent: *\nCrawl-delay: 0.05\n", 1)])
@@ -190,45 +148,6 @@ async def test_concurrency_per_host_is_so_many_lanes(
                 assert rested, "every lane is busy or at rest"
                 ends.remove(max(rested))
             ends.append(entry.end_s)
-
-
-async def test_429_rests_the_whole_host_for_its_retry_after(courtly: Courtly) -> None:
-    refused: list[ReceivedRequest] = []
-
-    def once(asked: ReceivedRequest) -> Reply:
-        if refused:
-            return html("Here I am")
-        refused.append(asked)
-        return Reply(status=429, headers={"Retry-After": "1"})
-
-    links = [f"/{n}" for n in range(5)]
-    site: dict[str, Site] = {
-        "a.test": {"/": html("Home", *links), **dict.fromkeys(links, html("x")), "/2": once},
-        "b.test": {"/": html("Home", *links), **dict.fromkeys(links, html("x"))},
-    }
-    async with LocalWeb(site) as web:
-        await courtly.crawl(web, "a.test", "b.test")
-        requests = web.log.requests("a.test")
-        at = next(n for n, entry in enumerate(requests) if entry.status == 429)
-        assert requests[at + 1].start_s - requests[at].end_s >= 1 - TIMER_S
-        assert requests[-1].path == "/2", "a refused URL goes behind its host's others"
-        assert len(courtly.urls("visited")) == 12
-        assert courtly.urls("failed") == []
-        assert max(web.log.gaps("b.test")) < 0.9, "other hosts do not wait with it"
-
-
-async def test_503_without_retry_after_waits_beyond_patience(
-    courtly: Courtly,
-) -> None:
-    site = {"/": html("Home", "/1", "/2"), "/1": Reply(status=503), "/2": Reply(status=503)}
-    async with LocalWeb({"a.test": site}) as web:
-        summary = await courtly.crawl(web, "a.test")
-        assert len(web.log.paths("a.test")) == 3, "one refusal is enough: 60 s"
-        assert courtly.urls("queued") == [web.url("a.test", "/1"), web.url("a.test", "/2")]
-        (waiting,) = summary.waiting
-        assert waiting.host == "a.test"
-        assert waiting.until is not None
-        assert waiting.reason
 
 
 async def test_a_host_that_refuses_connections_fails_in_bulk(courtly: Courtly) -> None:

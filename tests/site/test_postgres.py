@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from crawler.events import Summary
 from crawler.steering.summary import summarise
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 from storage.store import StoreRefused
+from tests.command_processes import running
 from tests.postgres_server import WITH_PASSWORD, PostgresServer
 
 MARK = "hunter2"
@@ -60,22 +60,8 @@ class Terminal:
             '[network]\nallow = ["127.0.0.0/8"]\nresolve = { "*.test" = "127.0.0.1" }\n'
         )
 
-    @contextlib.asynccontextmanager
-    async def process(self, *args: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """A command that is killed at the end of the block."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "crawler.cli", *args),
-            cwd=self.folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.communicate()
+    def process(self, *args: str) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+        return running(*args, cwd=self.folder)
 
     async def run(self, *args: str, code: int = 0) -> str:
         """What a command prints. The config names the database, unless an option does."""

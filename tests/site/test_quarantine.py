@@ -21,48 +21,12 @@ if TYPE_CHECKING:
 POISON = "/poison"
 PATHS = ["/", *(f"/{n}" for n in range(8)), POISON]
 
-# A page read by something that kills the process: a C library that crashes, or memory that ends.
-PROGRAM = """
-import asyncio, json, os, signal, sys
-from crawler import Crawler
-
-config, db, seeds, how = json.loads(sys.argv[1])
-
-def die():
-    os.kill(os.getpid(), getattr(signal, how)) if how.startswith("SIG") else os._exit(3)
-
-def deadly(page):
-    if page.url.endswith("/poison"):
-        die()
-
-def deadly_when(poisonous, module, name):
-    read = getattr(module, name)
-    def deadly(*args, **kwargs):
-        if any(poisonous in arg for arg in args if isinstance(arg, bytes)):
-            die()
-        return read(*args, **kwargs)
-    setattr(module, name, deadly)
-
-if how != "never":
-    from crawler.documents.sitemap import SitemapParser
-    from policies import robots
-    deadly_when(b"poison", robots, "parse")
-    deadly_when(b"poison", SitemapParser, "feed")
-
-async def main():
-    async with Crawler(seeds, config=config, db=db, sinks=[deadly]) as crawl:
-        async for page in crawl:
-            pass
-
-asyncio.run(main())
-"""
-
 
 async def run(courtly: Courtly, web: LocalWeb, how: str, *seeds: str) -> int | None:
     config = courtly.config(web, robots={"unreachable": "open"})
     given = json.dumps([config, str(courtly.db), seeds, how])
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PROGRAM, given, stderr=asyncio.subprocess.DEVNULL
+        sys.executable, "-m", "tests.site.poisoned", given, stderr=asyncio.subprocess.DEVNULL
     )
     async with asyncio.timeout(60):
         return await process.wait()

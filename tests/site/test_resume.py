@@ -159,6 +159,7 @@ async def test_a_second_sigint_leaves_at_once(courtly: Courtly) -> None:
         await goes_on(courtly, web, *HOSTS)
 
 
+@pytest.mark.usefixtures("fresh_interpreter")
 async def test_kill_9_loses_nothing_and_the_hosts_rest_first(courtly: Courtly) -> None:
     """What was in flight or not committed is repeated; everything else is fetched once."""
     delay_s = 0.3

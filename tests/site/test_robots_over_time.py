@@ -3,8 +3,6 @@ host."""
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 from typing import TYPE_CHECKING
 
 from crawler.testing import (
@@ -73,41 +71,6 @@ async def test_slurp_a_late_robots_txt_is_obeyed_at_once(courtly: Courtly) -> No
         ]
 
 
-async def test_unreachable_closed_keeps_all_pages_waiting_for_robots_txt(courtly: Courtly) -> None:
-    site = site_with(first_failing(text("down", status=503), then=text(RULES)))
-    async with LocalWeb({"a.test": site, "b.test": {"/": html("B", "/1")}}) as web:
-        await courtly.crawl(web, "a.test", "b.test", robots={"unreachable": "closed"})
-
-        assert web.log.paths("a.test")[:2] == ["/robots.txt", "/robots.txt"]
-        assert web.log.gaps("a.test")[0] >= 2 - TIMER_S
-        opened = [path for path in PAGES if path.startswith("/open/")]
-        assert sorted(web.log.paths("a.test")[2:]) == sorted(["/", *opened])
-        assert len(courtly.urls("blocked", "withdrawn = 0")) == 20
-        assert web.log.requests("b.test")[-1].end_s < web.log.requests("a.test")[1].start_s
-
-
-async def test_a_closed_origin_beyond_patience_stays_queued(courtly: Courtly) -> None:
-    site = site_with(text("down", status=503))
-    async with LocalWeb({"a.test": site}) as web:
-        summary = await courtly.crawl(
-            web, "a.test", robots={"unreachable": "closed"}, crawl={"patience": 1}
-        )
-        assert web.log.paths("a.test") == ["/robots.txt"]
-        assert courtly.urls("queued") == [web.url("a.test")]
-        (waiting,) = summary.waiting
-        assert waiting.host == "a.test"
-        assert "robots.txt" in waiting.reason
-
-
-async def test_an_open_origin_does_not_hold_the_crawl(courtly: Courtly) -> None:
-    site: Site = {"/robots.txt": text("down", status=500), "/": html("Home", "/1"), "/1": html("1")}
-    async with LocalWeb({"a.test": site}) as web:
-        summary = await courtly.crawl(web, "a.test")
-        assert summary.elapsed_s < 1.5, "the retry is due after 2 s, and nothing needs it"
-        assert len(courtly.urls("visited")) == 2
-        assert courtly.rows("robots", "host, status") == [("a.test", 500)]
-
-
 async def test_a_later_run_obeys_the_file_that_came_in_between(courtly: Courtly) -> None:
     """Law 4 across runs: the robots.txt of an origin that was open because it was unavailable is
     requested again when due."""
@@ -127,26 +90,6 @@ async def test_a_later_run_obeys_the_file_that_came_in_between(courtly: Courtly)
         assert web.log.paths("a.test")[asked:] == ["/robots.txt"]
         assert courtly.urls("blocked", "withdrawn = 1") == [web.url("a.test", "/half/0")]
         assert len(courtly.urls("visited")) == 3
-
-
-async def test_a_robots_txt_that_is_due_is_asked_for_when_its_host_has_rested(
-    courtly: Courtly,
-) -> None:
-    """A run starts, with nothing else to do, while the host's delay of the previous run has not
-    passed."""
-    robots = [text(RULES)]
-    site: Site = {"/robots.txt": lambda _: robots[0], "/": html("Home", "/half/0")}
-    async with LocalWeb({"a.test": site}) as web:
-        await courtly.crawl(web, "a.test")
-        assert courtly.urls("blocked") == [web.url("a.test", "/half/0")]
-        robots[0] = text("User-agent: *\nDisallow:\n")
-        with contextlib.closing(sqlite3.connect(courtly.db)) as db, db:
-            db.execute("UPDATE origins SET robots_at = 1")
-            db.execute("UPDATE copies SET expires_at = 1")
-            db.execute("UPDATE slots SET next_at = next_at + 0.5")
-        asked = len(web.log.paths("a.test"))
-        await courtly.crawl(web, "a.test")
-        assert web.log.paths("a.test")[asked:] == ["/robots.txt", "/half/0"]
 
 
 async def test_robots_txt_of_another_host_governs_the_first_origin(courtly: Courtly) -> None:
@@ -183,15 +126,6 @@ async def test_a_sixth_redirect_of_robots_txt_counts_as_absent(courtly: Courtly)
         assert min(web.log.gaps("a.test")) >= DELAY_S - TIMER_S
         assert courtly.urls("visited") == [web.url("a.test")]
         assert courtly.rows("robots", "state, status") == [("absent", 302)]
-
-
-async def test_429_on_robots_txt_rests_the_host(courtly: Courtly) -> None:
-    refusal = Reply(status=429, headers={"Retry-After": "1"})
-    site = site_with(first_failing(refusal, then=text(RULES)))
-    async with LocalWeb({"a.test": site}) as web:
-        await courtly.crawl(web, "a.test", politeness={"delay": 0.02, "latency_factor": 0})
-        assert web.log.gaps("a.test")[0] >= 1 - TIMER_S
-        assert len(courtly.urls("visited")) == 21
 
 
 async def test_robots_txt_is_asked_of_every_port_apart(courtly: Courtly) -> None:

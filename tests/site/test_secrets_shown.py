@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import quote
@@ -19,6 +18,7 @@ import pytest
 
 from crawler.daemon.http.routes import ROUTES
 from crawler.testing import LocalWeb, Reply, html, redirect, text
+from tests import command_processes
 
 LIMIT_S = 60.0
 MARK = "SECRETMARK7Q"
@@ -145,13 +145,8 @@ def environment() -> dict[str, str]:
 
 
 async def start(folder: Path, *arguments: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "crawler.cli", *arguments),
-        cwd=folder,
-        env=environment(),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+    return await command_processes.start(
+        *arguments, cwd=folder, env=environment(), stderr=asyncio.subprocess.STDOUT
     )
 
 

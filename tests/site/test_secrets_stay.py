@@ -4,12 +4,12 @@ that a crawl leaves behind contains them."""
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
 
 from crawler.testing import LocalWeb, Reply, redirect
+from tests.command_processes import start
 
 MARK = "SECRETMARK7Q"
 
@@ -50,13 +50,8 @@ async def test_no_secret_is_shown_or_kept(tmp_path: Path) -> None:
         )
 
         async def said(*arguments: str) -> bytes:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "crawler.cli", *arguments),
-                *("--config", str(config), "--db", str(tmp_path / "crawl.db")),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
+            places = ("--config", str(config), "--db", str(tmp_path / "crawl.db"))
+            process = await start(*arguments, *places, stderr=asyncio.subprocess.STDOUT)
             out, _ = await asyncio.wait_for(process.communicate(), 60)
             return out
 

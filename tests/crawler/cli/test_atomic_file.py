@@ -77,12 +77,13 @@ def run(*arguments: str, stdout: int | None = None, limit: int | None = None, un
         environment["PYTHONUNBUFFERED"] = "1"
 
     def limited() -> None:
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        assert limit is not None
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     return subprocess.run(
         [sys.executable, "-m", "crawler.cli", *arguments],
-        stdout=stdout, stderr=subprocess.PIPE, env=environment, preexec_fn=limited, timeout=50,
+        stdout=stdout, stderr=subprocess.PIPE, env=environment, timeout=50,
+        preexec_fn=None if limit is None else limited,
     )  # fmt: skip
 
 

@@ -7,14 +7,14 @@ import csv
 import io
 import json
 import signal
-import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
+from tests.command_processes import start
 
 FOREIGN = b"not a database at all, and it stays so\n" * 100
 
@@ -86,18 +86,6 @@ def home(web: LocalWeb) -> Held:
     return held
 
 
-async def start(args: Sequence[str], cwd: Path) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "crawler.cli",
-        *args,
-        cwd=cwd,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-
-
 async def end(process: asyncio.subprocess.Process) -> Ended:
     out, err = await process.communicate()
     assert process.returncode is not None
@@ -106,9 +94,10 @@ async def end(process: asyncio.subprocess.Process) -> Ended:
 
 
 async def courtly(*args: str, cwd: Path) -> Ended:
-    return await end(await start(args, cwd))
+    return await end(await start(*args, cwd=cwd))
 
 
+@pytest.mark.usefixtures("fresh_interpreter")
 async def test_a_crawl_from_a_seed_to_a_finished_database(web: LocalWeb, config: Path) -> None:
     ended = await courtly("crawl", "--config", str(config), "--json", "--quiet", cwd=config.parent)
     assert (ended.code, ended.err) == (0, "")
@@ -156,7 +145,7 @@ async def test_commands_that_show_a_finished_crawl(web: LocalWeb, config: Path) 
 async def test_a_stopped_crawl_finishes_requests_in_flight_and_resumes(
     home: Held, config: Path
 ) -> None:
-    process = await start(("crawl", "--config", str(config), "--json"), config.parent)
+    process = await start("crawl", "--config", str(config), "--json", cwd=config.parent)
     assert process.stderr
     await home.asked.wait()
     process.send_signal(signal.SIGINT)
@@ -172,7 +161,7 @@ async def test_a_stopped_crawl_finishes_requests_in_flight_and_resumes(
 
 
 async def test_a_second_interrupt_exits_immediately(home: Held, config: Path) -> None:
-    process = await start(("crawl", "--config", str(config), "--json"), config.parent)
+    process = await start("crawl", "--config", str(config), "--json", cwd=config.parent)
     assert process.stderr
     await home.asked.wait()
     process.send_signal(signal.SIGINT)
@@ -219,7 +208,7 @@ async def test_a_file_that_is_not_a_database_is_not_changed(config: Path, foreig
 
 
 async def test_a_database_in_use_is_refused(web: LocalWeb, home: Held, config: Path) -> None:
-    process = await start(("crawl", "--config", str(config)), config.parent)
+    process = await start("crawl", "--config", str(config), cwd=config.parent)
     await home.asked.wait()
     for command in (("crawl", "--config", str(config)), ("db", "vacuum")):
         second = await courtly(*command, cwd=config.parent)

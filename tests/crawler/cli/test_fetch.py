@@ -93,17 +93,14 @@ async def test_a_host_that_refuses_connections_is_tried_once() -> None:
     assert "refused the connection" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
+def test_bad_usage() -> None:
+    for args, told in [
         (["https://example.com/"], "crawl.user_agent"),
         (["example.com"], "did you mean https://example.com"),
         (["http://a.test/", "--config", "absent.toml"], "absent.toml: there is no such file"),
         ([], "issing argument 'URL...'"),
-    ],
-)
-def test_bad_usage(args: list[str], told: str) -> None:
-    result = run(*args)
-    assert result.exit_code == 2
-    assert told in result.stderr
-    assert result.stdout == ""
+    ]:
+        result = run(*args)
+        assert result.exit_code == 2, (args, told)
+        assert told in result.stderr
+        assert result.stdout == "", (args, told)

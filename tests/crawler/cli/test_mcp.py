@@ -29,7 +29,7 @@ from crawler.testing.local_web import ReceivedRequest
 ROOT = Path(__file__).parents[3]
 TOKEN = "a-token-of-enough-characters"
 COMMAND = [sys.executable, "-m", "crawler.cli", "mcp", "--allow", "127.0.0.0/8"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COURTLY_TEST_TOKEN": TOKEN}
+ENVIRONMENT = {**os.environ, "COURTLY_TEST_TOKEN": TOKEN}
 HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -97,6 +97,7 @@ async def use(client: Client, web: LocalWeb) -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.usefixtures("fresh_interpreter")
 async def test_over_standard_streams(web: LocalWeb, mode: str) -> None:
     parameters = StdioServerParameters(
         command=COMMAND[0], args=[*COMMAND[1:], "--max-wait", "30"], env=ENVIRONMENT
@@ -200,14 +201,14 @@ def say_hello(process: subprocess.Popen[str]) -> None:
     assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "courtly"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_stop_it_while_it_waits_for_input(number: signal.Signals) -> None:
-    with running() as process:
-        say_hello(process)
-        process.send_signal(number)
-        assert process.wait(10) == 0
-        assert process.stderr is not None
-        assert "Traceback" not in process.stderr.read()
+def test_signals_stop_it_while_it_waits_for_input() -> None:
+    for number in [signal.SIGTERM, signal.SIGINT]:
+        with running() as process:
+            say_hello(process)
+            process.send_signal(number)
+            assert process.wait(10) == 0, number
+            assert process.stderr is not None, number
+            assert "Traceback" not in process.stderr.read(), number
 
 
 def test_the_end_of_input_stops_it() -> None:
@@ -365,14 +366,18 @@ def test_bad_options_are_explained(tmp_path: Path) -> None:
         assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("redirection", ["<&-", ">&-"])
-def test_closed_standard_streams_are_explained(redirection: str) -> None:
-    command = f"exec {shlex.join(COMMAND)} {redirection}"
-    result = subprocess.run(
-        ["/bin/sh", "-c", command], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, timeout=20
-    )
-    assert result.returncode == 1
-    assert "standard input or output is closed" in result.stderr
+def test_closed_standard_streams_are_explained() -> None:
+    for redirection in ["<&-", ">&-"]:
+        command = f"exec {shlex.join(COMMAND)} {redirection}"
+        result = subprocess.run(
+            ["/bin/sh", "-c", command],
+            env=ENVIRONMENT,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=20,
+        )
+        assert result.returncode == 1, redirection
+        assert "standard input or output is closed" in result.stderr, redirection
 
 
 def test_input_from_a_file_is_served(tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ from crawler.cli.output_format import chosen_format
 KNOWN = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 
 
-@pytest.mark.parametrize(
-    ("given", "name", "chosen"),
-    [
+def test_the_name_or_the_option_decides() -> None:
+    for given, name, chosen in [
         (None, None, "csv"),
         ("jsonl", None, "jsonl"),
         (None, "out", "csv"),
@@ -25,11 +24,9 @@ KNOWN = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
         (None, "X.JSONL", "jsonl"),
         ("csv", "x.csv", "csv"),
         ("jsonl", "x.tmp", "jsonl"),
-    ],
-)
-def test_the_name_or_the_option_decides(given: str | None, name: str | None, chosen: str) -> None:
-    output = None if name is None else Path(name)
-    assert chosen_format(given, output, KNOWN, default="csv") == chosen
+    ]:
+        output = None if name is None else Path(name)
+        assert chosen_format(given, output, KNOWN, default="csv") == chosen
 
 
 @pytest.mark.parametrize(

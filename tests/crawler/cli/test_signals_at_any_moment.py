@@ -18,8 +18,9 @@ import crawler.cli
 from crawler.databases import check_database
 from crawler.testing import LocalWeb, html, text
 from storage.location import FileLocation
+from tests.command_processes import start
 
-STEPS = int(os.environ.get("SIGNAL_STEPS", "4"))  # set a higher number to search
+STEPS = int(os.environ.get("SIGNAL_STEPS", "5"))  # set a higher number to search
 UNTIL_S = 1.2
 AT_ONCE = 4
 LIMIT_S = 30.0
@@ -36,6 +37,9 @@ BEGINNINGS = {
         if line.startswith("signals.exit_on_interrupt()")
     ),
 }
+
+
+pytestmark = pytest.mark.usefixtures("fresh_interpreter")
 
 
 @pytest.fixture
@@ -107,13 +111,7 @@ async def interrupted(
     folder.mkdir()  # noqa: ASYNC240
     if arguments[0] == "run":  # its database is beside its config
         shutil.copy(folder.parent / "courtly.toml", folder)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "crawler.cli", *arguments),
-        cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await start(*arguments, cwd=folder)
     await asyncio.sleep(after_s)
     if process.returncode is None:
         process.send_signal(number)
@@ -133,11 +131,8 @@ async def interrupted(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 @pytest.mark.parametrize("command", ["crawl", "run", "show", "demo", "fetch"])
-async def test_no_traceback(
-    command: str, number: signal.Signals, web: LocalWeb, tmp_path: Path
-) -> None:
+async def test_no_traceback(command: str, web: LocalWeb, tmp_path: Path) -> None:
     url = web.url("a.test")
     resolve = "resolve = { '*.test' = '127.0.0.1' }"
     config = tmp_path / "courtly.toml"
@@ -157,14 +152,14 @@ async def test_no_traceback(
     }[command]
     if command == "show":
         prepare = ("crawl", *given, "--db", str(database), "--max-pages", "5", "--quiet")
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "crawler.cli", *prepare), stdout=asyncio.subprocess.DEVNULL
-        )
-        assert await process.wait() == 0
+        process = await start(*prepare)
+        await process.communicate()
+        assert process.returncode == 0
     places = asyncio.Semaphore(AT_ONCE)
 
     async def one(step: int) -> None:
         async with places:
+            number = list(CODES)[step % len(CODES)]
             await interrupted(arguments, tmp_path / f"{step}", number, UNTIL_S * step / STEPS)
 
     await asyncio.gather(*(one(step) for step in range(STEPS)))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from crawler.cli.status import _lines
 from crawler.console.overview_page import HOST_LABELS
 from crawler.steering.live_state import HostState
@@ -17,10 +15,10 @@ STATUS: Mapping[str, object] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("state", ["running", "paused", "held", "idle", "stopping"])
-def test_the_time_is_that_since_the_start_not_that_in_the_state(state: str) -> None:
-    first, *_ = _lines({**STATUS, "state": state})
-    assert first == f"{state}, up for 5 min 1 s, 0.5 pages/s, 1 request in flight"
+def test_the_time_is_that_since_the_start_not_that_in_the_state() -> None:
+    for state in ["running", "paused", "held", "idle", "stopping"]:
+        first, *_ = _lines({**STATUS, "state": state})
+        assert first == f"{state}, up for 5 min 1 s, 0.5 pages/s, 1 request in flight"
 
 
 def test_active_hosts_are_named_as_on_the_page() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import pytest
-
 from crawler.cli.crawl_summary import as_json, as_text, failure_hints
 from crawler.events import FrequentReason, Summary, WaitingHost
 from crawler.frontier.reasons import BACKOFF
@@ -105,9 +103,8 @@ def test_errors_have_counts_examples_and_hints() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("address", "ranges"),
-    [
+def test_the_hint_for_a_private_address_names_its_range() -> None:
+    for address, ranges in [
         ("127.0.0.1", "--allow 127.0.0.0/8"),
         ("::1", "--allow 127.0.0.0/8 --allow ::1/128"),
         ("::ffff:127.0.0.1", "--allow 127.0.0.0/8"),
@@ -117,16 +114,14 @@ def test_errors_have_counts_examples_and_hints() -> None:
         ("fd00::1", "--allow fc00::/7"),
         ("169.254.169.254", ""),  # metadata service of clouds, which contains secrets
         ("240.0.0.1", ""),
-    ],
-)
-def test_the_hint_for_a_private_address_names_its_range(address: str, ranges: str) -> None:
-    why = AddressRules().judge(address)
-    assert why is not None
-    error = FrequentReason(words=f"address: {why}", count=1, example=f"http://{address}/")
-    hints = failure_hints([error], " --db x.db")
-    start = "if these addresses are yours, queue the URLs again and allow the addresses:"
-    told = [f"{start} courtly crawl {ranges} --db x.db"] if ranges else []
-    assert [hint for hint in hints if "--allow" in hint] == told
+    ]:
+        why = AddressRules().judge(address)
+        assert why is not None, (address, ranges)
+        error = FrequentReason(words=f"address: {why}", count=1, example=f"http://{address}/")
+        hints = failure_hints([error], " --db x.db")
+        start = "if these addresses are yours, queue the URLs again and allow the addresses:"
+        told = [f"{start} courtly crawl {ranges} --db x.db"] if ranges else []
+        assert [hint for hint in hints if "--allow" in hint] == told, (address, ranges)
 
 
 def test_the_most_frequent_rules_are_named() -> None:
@@ -199,15 +194,17 @@ async def test_errors_and_rules_are_counted_from_the_views(store: MemoryStore) -
     )
 
 
-@pytest.mark.parametrize("reason", HoldReason)
-def test_the_hold_that_ended_the_crawl_is_named(reason: HoldReason) -> None:
-    hold = Hold(reason=reason, since=NOW_S, detail="as told")
-    summary = replace(SUMMARY, held=(hold,))
-    words = " ".join(as_text(summary, now_s=NOW_S).split())
-    assert SENTENCES[reason] in words
-    assert "2027-01-15 08:00:00Z" in words
-    assert "Run the same command again to resume" in words
-    assert json.loads(as_json(summary))["held"] == [
-        {"reason": reason.value, "sentence": hold.sentence, "since": NOW_S}
-    ]
-    assert "ended because" not in as_text(replace(summary, interrupted=True), now_s=NOW_S)
+def test_the_hold_that_ended_the_crawl_is_named() -> None:
+    for reason in HoldReason:
+        hold = Hold(reason=reason, since=NOW_S, detail="as told")
+        summary = replace(SUMMARY, held=(hold,))
+        words = " ".join(as_text(summary, now_s=NOW_S).split())
+        assert SENTENCES[reason] in words
+        assert "2027-01-15 08:00:00Z" in words, reason
+        assert "Run the same command again to resume" in words, reason
+        assert json.loads(as_json(summary))["held"] == [
+            {"reason": reason.value, "sentence": hold.sentence, "since": NOW_S}
+        ]
+        assert "ended because" not in as_text(replace(summary, interrupted=True), now_s=NOW_S), (
+            reason
+        )

@@ -64,9 +64,8 @@ def test_help_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
+def test_crawl_refuses() -> None:
+    for args, words in [
         ((), "there is nothing to crawl"),
         (("example.com",), "the seed 'example.com' is not an absolute URL; did you mean https://"),
         (("http://[::1",), "the seed 'http://[::1' cannot be parsed"),
@@ -86,17 +85,14 @@ def test_help_imports_nothing_heavy() -> None:
         ((HERE, "--db", "postgresql://db/x?sslmod=a"), "--db: storage.url: parameter 1 of the URL"),
         ((HERE, "--config", "none.toml"), "none.toml: there is no such file"),
         (("--colour",), "no such option"),
-    ],
-)  # fmt: skip
-def test_crawl_refuses(args: tuple[str, ...], words: str) -> None:
-    text = refused("crawl", *args)
-    assert words in text
-    assert "Traceback" not in text
+    ]:  # fmt: skip
+        text = refused("crawl", *args)
+        assert words in text
+        assert "Traceback" not in text, (args, words)
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
+def test_read_only_commands_create_no_database() -> None:
+    for args in [
         ("show", "visited"),
         ("show", "visited", "--db", "other.db"),
         ("why", "http://a.test/"),
@@ -107,15 +103,12 @@ def test_crawl_refuses(args: tuple[str, ...], words: str) -> None:
         ("status",),
         ("host", "pause", "a.test"),
         ("host", "slow", "a.test", "--delay", "1"),
-    ],
-)
-def test_read_only_commands_create_no_database(args: tuple[str, ...]) -> None:
-    assert "there is no database" in refused(*args)
+    ]:
+        assert "there is no database" in refused(*args)
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
+def test_steering_refuses() -> None:
+    for args, words in [
         (("run",), "missing argument 'CONFIG'"),
         (("run", "none.toml"), "none.toml: there is no such file"),
         (("host", "pause"), "missing argument 'HOST'"),
@@ -126,12 +119,10 @@ def test_read_only_commands_create_no_database(args: tuple[str, ...]) -> None:
         (("seeds", "add", "a.test"), "the seed 'a.test' is not an absolute URL"),
         (("seeds", "add", "http://a.test/", "--priority", "inf"), "must be a finite number"),
         (("seeds", "add", "@none.txt"), "none.txt: there is no such file"),
-    ],
-)
-def test_steering_refuses(args: tuple[str, ...], words: str) -> None:
-    text = refused(*args)
-    assert words in text
-    assert "Traceback" not in text
+    ]:
+        text = refused(*args)
+        assert words in text
+        assert "Traceback" not in text, (args, words)
 
 
 def test_show_refuses_unknown_values() -> None:
@@ -235,35 +226,30 @@ def test_a_reader_that_exits_early_is_no_error() -> None:
     assert (process.wait(), errors) == (0, b"")
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
+def test_hosts_are_normalized_as_in_the_store() -> None:
+    for text, name in [
         ("Example.COM", "example.com"),
         ("example.com:8080", "example.com"),
         ("Bücher.example", "xn--bcher-kva.example"),
         ("::1", "::1"),
         ("[::1]:80", "::1"),
-    ],
-)
-def test_hosts_are_normalized_as_in_the_store(text: str, name: str) -> None:
-    assert host_name(text) == name
+    ]:
+        assert host_name(text) == name
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
+def test_commands_on_the_database_work_without_a_broken_config() -> None:
+    for args in [
         ["pause"], ["status"], ["host", "pause", "a.test"], ["retry", "failed"], ["show", "failed"],
         ["db", "info"],
-    ],
-)  # fmt: skip
-def test_commands_on_the_database_work_without_a_broken_config(args: list[str]) -> None:
-    Path("crawl.toml").write_text("[crawl]\nseeds = 1\n", encoding="utf-8")
-    for db in ([], ["--db", "crawl.db"]):
-        problem, hint = refused(*args, "--config", "crawl.toml", *db).splitlines()
-        assert problem.startswith("crawl.toml:2: crawl.seeds: ")
-        assert (
-            hint == "  This command needs only the database: name it with --db, without --config."
-        )
+    ]:  # fmt: skip
+        Path("crawl.toml").write_text("[crawl]\nseeds = 1\n", encoding="utf-8")
+        for db in ([], ["--db", "crawl.db"]):
+            problem, hint = refused(*args, "--config", "crawl.toml", *db).splitlines()
+            assert problem.startswith("crawl.toml:2: crawl.seeds: "), args
+            assert (
+                hint
+                == "  This command needs only the database: name it with --db, without --config."
+            ), args
 
 
 def test_commands_that_need_the_config_do_not_suggest_to_omit_it() -> None:

@@ -127,18 +127,15 @@ async def test_a_queued_url_names_what_it_is_waiting_for(store: MemoryStore) -> 
     assert backed_off.endswith("in 1 min 30 s")
 
 
-@pytest.mark.parametrize(
-    ("statuses", "words"),
-    [
+def test_the_latest_response_explains_the_backoff() -> None:
+    for statuses, words in [
         ([200, 503, None], "backing off after a 503 response (service unavailable)"),
         ([429], "backing off after a 429 response (too many requests)"),
         ([200, 403], "backing off after repeated 403 responses"),
         ([404], "backing off as its Retry-After header requests"),
         ([], "backing off as its Retry-After header requests"),
-    ],
-)
-def test_the_latest_response_explains_the_backoff(statuses: list[int | None], words: str) -> None:
-    assert latest_backoff([{"status": status} for status in statuses]).sentence == words
+    ]:
+        assert latest_backoff([{"status": status} for status in statuses]).sentence == words
 
 
 async def test_a_refused_url_is_not_called_due(store: MemoryStore) -> None:

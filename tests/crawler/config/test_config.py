@@ -144,9 +144,8 @@ def test_values_become_the_types_of_the_rules() -> None:
     assert config.daemon.listens_on == ("::1", 80)
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "value", "sentence"),
-    [
+def test_an_invalid_value_is_refused() -> None:
+    for section, key, value, sentence in [
         ("crawl", "concurrency", 0, "must be at least 1, not 0"),
         ("crawl", "concurrency", True, "expected a whole number, got true or false"),
         ("crawl", "concurrency", 1.5, "must be a whole number, not 1.5"),
@@ -221,12 +220,10 @@ def test_values_become_the_types_of_the_rules() -> None:
         ("daemon", "listen", "localhost", "must be ADDRESS:PORT"),
         ("daemon", "listen", "example.com:80", "is not an address to listen on"),
         ("daemon", "listen", "127.0.0.1:70000", "must be ADDRESS:PORT"),
-    ],
-)
-def test_an_invalid_value_is_refused(section: str, key: str, value: object, sentence: str) -> None:
-    text = problem({section: {key: value}})
-    assert text.startswith(f"config: {section}.{key}: ")
-    assert sentence in text
+    ]:
+        text = problem({section: {key: value}})
+        assert text.startswith(f"config: {section}.{key}: ")
+        assert sentence in text
 
 
 def test_a_daemon_beyond_loopback_needs_a_token() -> None:
@@ -288,9 +285,8 @@ def test_sinks_are_checked() -> None:
     assert "is already the path of another sink" in problem({"sink": twice})
 
 
-@pytest.mark.parametrize(
-    ("sink", "sentence"),
-    [
+def test_the_file_of_a_sink_contains_what_its_name_says() -> None:
+    for sink, sentence in [
         (
             {"kind": "jsonl", "path": "a.warc.gz"},
             "is named like warc, and the kind is jsonl: set k",
@@ -304,12 +300,8 @@ def test_sinks_are_checked() -> None:
             {"kind": "jsonl", "path": "a.jsonl.gz", "gzip": False},
             'ends in ".gz", and gzip is false',
         ),
-    ],
-)
-def test_the_file_of_a_sink_contains_what_its_name_says(
-    sink: dict[str, object], sentence: str
-) -> None:
-    assert sentence in problem({"sink": [sink]})
+    ]:
+        assert sentence in problem({"sink": [sink]})
 
 
 def test_other_names_of_sinks_are_accepted() -> None:

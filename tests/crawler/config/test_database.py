@@ -68,18 +68,15 @@ def test_what_is_refused(key: str, value: object, sentence: str) -> None:
     assert MARK not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("storage", "warned"),
-    [
+def test_keys_without_effect_are_warned_of() -> None:
+    for storage, warned in [
         ({"lease": 30}, "storage.lease: has no effect with SQLite"),
         ({"password": "env:A"}, "storage.password: has no effect with SQLite"),
         ({"url": URL, "max_size": "1GB"}, "storage.max_size: has no effect with PostgreSQL and"),
         ({"url": URL, "min_free": "1GB"}, "storage.min_free: has no effect with PostgreSQL and"),
-    ],
-)
-def test_keys_without_effect_are_warned_of(storage: dict[str, object], warned: str) -> None:
-    (warning,) = config(**storage).warnings
-    assert warning.startswith(f"config: {warned}")
+    ]:
+        (warning,) = config(**storage).warnings
+        assert warning.startswith(f"config: {warned}")
 
 
 def test_sinks_are_on_a_disk_of_this_machine() -> None:

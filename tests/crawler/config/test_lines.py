@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,9 +60,8 @@ def test_exactly_the_paths_of_a_document_have_lines() -> None:
     assert set(key_lines(TRICKY)) == paths_of(tomllib.loads(TRICKY))
 
 
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
+def test_the_lines_of_a_tricky_file() -> None:
+    for path, line in [
         (("top",), 2),
         (("quoted key",), 3),
         (("dotted", "in.side", "deep"), 4),
@@ -80,10 +78,8 @@ def test_exactly_the_paths_of_a_document_have_lines() -> None:
         (("many", 1, "inner", "b"), 24),
         (("many", 1, "more", 1, "c"), 28),
         (("late", "last"), 30),
-    ],
-)
-def test_the_lines_of_a_tricky_file(path: KeyPath, line: int) -> None:
-    assert key_lines(TRICKY)[path] == line
+    ]:
+        assert key_lines(TRICKY)[path] == line
 
 
 _NAME = st.text("ab_-1", min_size=1, max_size=3) | st.text('. "\\\tä[#=', min_size=0, max_size=3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,9 +12,8 @@ from crawler.config.keys import SECTIONS, SITE_SECTIONS
 from crawler.config.reload import defer_restarts, describe_changes, same_pacing, same_robots_rules
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
+def test_a_change_is_described_with_its_table_and_unit() -> None:
+    for old, new, words in [
         ({}, {"crawl": {"max_pages": 500}}, "[crawl] max_pages: no limit to 500"),
         ({}, {"crawl": {"patience": "1h"}}, "[crawl] patience: 600 s to 3600 s"),
         ({}, {"politeness": {"delay": "250ms"}}, "[politeness] delay: 1 s to 0.25 s"),
@@ -44,11 +42,9 @@ from crawler.config.reload import defer_restarts, describe_changes, same_pacing,
         ),
         ({}, {"robots": {"dialect": ["bing", "google"]}}, '"slurp" to "bing", "google"'),
         ({}, {"site": {"a.test": {"delay": 5}}}, '[site."a.test"] delay: as everywhere to 5 s'),
-    ],
-)
-def test_a_change_is_described_with_its_table_and_unit(old, new, words):
-    (said,) = describe_changes(from_dict(old), from_dict(new))
-    assert words in said
+    ]:
+        (said,) = describe_changes(from_dict(old), from_dict(new))
+        assert words in said
 
 
 def test_hosts_are_counted_by_what_changes_for_them():

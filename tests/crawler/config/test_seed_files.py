@@ -85,16 +85,13 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- identity
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
+def test_loopback_needs_no_contact() -> None:
+    for seed in [
         "http://localhost/", "http://localhost:8080/", "http://127.0.0.1/", "http://127.8.0.1/",
         "http://[::1]:80/", "http://a.test/", "http://test/", "http://six.example/",
-    ],
-)  # fmt: skip
-def test_loopback_needs_no_contact(seed: str) -> None:
-    config = from_dict({"network": {"resolve": {"*.test": "127.0.0.1", "six.example": "::1"}}})
-    check_identity(config, [seed])
+    ]:  # fmt: skip
+        config = from_dict({"network": {"resolve": {"*.test": "127.0.0.1", "six.example": "::1"}}})
+        check_identity(config, [seed])
 
 
 @pytest.mark.parametrize(
@@ -134,9 +131,9 @@ def test_what_resolve_does_not_decide_needs_a_contact(url: str) -> None:
         check_identity(config, [url])
 
 
-@pytest.mark.parametrize("user_agent", [CONTACT, "examplebot/1.0 (bot@example.com)"])
-def test_a_url_or_an_e_mail_is_a_contact(user_agent: str) -> None:
-    check_identity(from_dict({"crawl": {"user_agent": user_agent}}), ["https://example.com/"])
+def test_a_url_or_an_e_mail_is_a_contact() -> None:
+    for user_agent in [CONTACT, "examplebot/1.0 (bot@example.com)"]:
+        check_identity(from_dict({"crawl": {"user_agent": user_agent}}), ["https://example.com/"])
 
 
 def test_an_empty_user_agent_is_sent_as_our_own() -> None:
@@ -145,38 +142,32 @@ def test_an_empty_user_agent_is_sent_as_our_own() -> None:
     assert config.token("a.test") == ("courtly",)
 
 
-@pytest.mark.parametrize(
-    ("user_agent", "token"),
-    [
+def test_the_product_token() -> None:
+    for user_agent, token in [
         (CONTACT, "examplebot"),
         ("examplebot", "examplebot"),
         ("examplebot (+https://example.com)", "examplebot"),
         ("Mozilla/5.0 (compatible; examplebot/1.0; +https://example.com)", "examplebot"),
         ("Mozilla/5.0 (X11; Linux)", "Mozilla"),
         ("", ""),
-    ],
-)
-def test_the_product_token(user_agent: str, token: str) -> None:
-    assert product_token(user_agent) == token
+    ]:
+        assert product_token(user_agent) == token
 
 
 # ---------------------------------------------------------------- warnings
 
 
-@pytest.mark.parametrize(
-    ("token", "words"),
-    [
+def test_odd_product_tokens_are_warned_about() -> None:
+    for token, words in [
         ("mbot", "fewer than 5 letters"),
         ("Google", 'contained in "'),
         ("my2bot", "characters other than letters"),
-    ],
-)
-def test_odd_product_tokens_are_warned_about(token: str, words: str) -> None:
-    assert any(words in text for text in token_warnings(token))
-    config = from_dict({"crawl": {"user_agent": f"{token}/1.0 (+https://example.com)"}})
-    assert any(words in text for text in config.warnings)
-    config = from_dict({"site": {"a.test": {"token": token}}})
-    assert config.warnings[0].startswith('config: site."a.test".token: ')
+    ]:
+        assert any(words in text for text in token_warnings(token))
+        config = from_dict({"crawl": {"user_agent": f"{token}/1.0 (+https://example.com)"}})
+        assert any(words in text for text in config.warnings)
+        config = from_dict({"site": {"a.test": {"token": token}}})
+        assert config.warnings[0].startswith('config: site."a.test".token: '), (token, words)
 
 
 def test_an_ordinary_token_is_not_warned_about() -> None:

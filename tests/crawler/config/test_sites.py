@@ -13,9 +13,8 @@ from crawler.config.host_patterns import matches, read_pattern
 from policies.url import canonical, host_of
 
 
-@pytest.mark.parametrize(
-    ("pattern", "host", "covered"),
-    [
+def test_the_hosts_of_a_pattern() -> None:
+    for pattern, host, covered in [
         ("example.org", "example.org", True),
         ("example.org", "www.example.org", False),
         ("*.example.org", "example.org", True),
@@ -28,24 +27,19 @@ from policies.url import canonical, host_of
         ("*", "anything.test", True),
         ("127.0.0.1", "127.0.0.1", True),
         ("::1", "::1", True),
-    ],
-)
-def test_the_hosts_of_a_pattern(pattern: str, host: str, covered: bool) -> None:
-    assert matches(read_pattern(pattern), host) is covered
+    ]:
+        assert matches(read_pattern(pattern), host) is covered
 
 
-@pytest.mark.parametrize(
-    ("text", "pattern"),
-    [
+def test_patterns_become_canonical_names() -> None:
+    for text, pattern in [
         ("Example.ORG", "example.org"),
         ("example.org.", "example.org"),
         ("*.Bücher.example", "*.xn--bcher-kva.example"),
         ("[::1]", "::1"),
         ("0:0::1", "::1"),
-    ],
-)
-def test_patterns_become_canonical_names(text: str, pattern: str) -> None:
-    assert read_pattern(text) == pattern
+    ]:
+        assert read_pattern(text) == pattern
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 from crawler.config.units import format_bytes, format_duration, parse_duration_s, parse_size_bytes
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
+def test_durations() -> None:
+    for text, seconds in [
         (30, 30.0), (1.5, 1.5), ("30", 30.0), ("0.5", 0.5), ("250ms", 0.25), ("10s", 10.0),
         ("10m", 600.0), ("1.5h", 5400.0), ("24h", 86_400.0), ("2d", 172_800.0),
         (" 1h 30m ", 5400.0), ("1h30m", 5400.0),
-    ],
-)  # fmt: skip
-def test_durations(text: float | str, seconds: float) -> None:
-    assert parse_duration_s(text) == seconds
+    ]:  # fmt: skip
+        assert parse_duration_s(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -32,15 +29,12 @@ def test_an_invalid_duration_is_refused(text: str) -> None:
         parse_duration_s(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
+def test_sizes() -> None:
+    for text, size in [
         (4096, 4096), ("10MB", 10**7), ("500KB", 500_000), ("500kB", 500_000), ("1KiB", 1024),
         ("1.5MiB", 1_572_864), ("1 GB", 10**9), ("7B", 7), ("12", 12),
-    ],
-)  # fmt: skip
-def test_sizes(text: int | str, size: int) -> None:
-    assert parse_size_bytes(text) == size
+    ]:  # fmt: skip
+        assert parse_size_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "MB", "10M", "-1KB", "10TB", "1e6"])
@@ -56,28 +50,22 @@ def test_any_text_is_read_or_refused(text: str) -> None:
             assert read(text) >= 0
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
+def test_durations_in_words() -> None:
+    for seconds, words in [
         (0, "0 s"), (0.25, "250 ms"), (1.5, "1.5 s"), (59.4, "59 s"), (60, "1 min"),
         (90, "1 min 30 s"), (3600, "1 h"), (5400, "1 h 30 min"), (86_400, "24 h"),
         (3 * 86_400 + 3600, "3 d 1 h"), (math.inf, "for ever"),
-    ],
-)  # fmt: skip
-def test_durations_in_words(seconds: float, words: str) -> None:
-    assert format_duration(seconds) == words
+    ]:  # fmt: skip
+        assert format_duration(seconds) == words
 
 
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [
+def test_sizes_in_words() -> None:
+    for count, words in [
         (0, "0 B"),
         (999, "999 B"),
         (1500, "1.5 KB"),
         (10_000_000, "10 MB"),
         (999_600, "1 MB"),
         (2.5e15, "2,500 TB"),
-    ],
-)
-def test_sizes_in_words(count: float, words: str) -> None:
-    assert format_bytes(count) == words
+    ]:
+        assert format_bytes(count) == words

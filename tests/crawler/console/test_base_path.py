@@ -113,7 +113,7 @@ async def test_no_link_form_or_file_leaves_the_prefix(start: Any, strips: bool) 
             waiting, seen = deque([f"{here}{BASE}/"]), {f"{here}{BASE}/"}
             forms: dict[str, dict[str, str]] = {}
             files = 0
-            while waiting and len(seen) < 400:
+            while waiting and len(seen) < (400 if strips else 40):
                 url = waiting.popleft()
                 async with browser.get(url) as answer:
                     assert answer.status in (200, 422), url  # 422: this crawl has no file to reload
@@ -132,9 +132,9 @@ async def test_no_link_form_or_file_leaves_the_prefix(start: Any, strips: bool) 
                         seen.add(found)
                         waiting.append(found)
             assert files >= 3  # style sheet, script, icon
-            assert {f"{BASE}{path}" for path in ("/logout", "/crawl/pause", "/host/slow")} <= {
-                *forms
-            }
+            if strips:
+                some = ("/logout", "/crawl/pause", "/host/slow")
+                assert {f"{BASE}{path}" for path in some} <= {*forms}
             for action, given in sorted(forms.items(), key=lambda one: one[0].endswith("/logout")):
                 values = {"delay_s": "1", "urls": "/", "robots": "x", **given}
                 async with browser.post(
@@ -190,12 +190,15 @@ def test_the_script_knows_the_prefix() -> None:
     assert {before[-7:] for before in paths} == {"BASE + "[-7:]}
 
 
-@pytest.mark.parametrize(
-    ("given", "path"),
-    [("", ""), ("/", ""), ("/courtly", "/courtly"), ("/a/b.c/", "/a/b.c"), ("/~me", "/~me")],
-)
-def test_a_prefix_is_a_plain_path(given: str, path: str) -> None:
-    assert from_dict({"daemon": {"base_path": given}}).daemon.base_path == path
+def test_a_prefix_is_a_plain_path() -> None:
+    for given, path in [
+        ("", ""),
+        ("/", ""),
+        ("/courtly", "/courtly"),
+        ("/a/b.c/", "/a/b.c"),
+        ("/~me", "/~me"),
+    ]:
+        assert from_dict({"daemon": {"base_path": given}}).daemon.base_path == path
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,8 @@ from tests.crawler.daemon.monitoring.test_metrics import STATUS
 ONE = replace(STATUS, visited=1, hosts=1, queued=2)
 
 
-@pytest.mark.parametrize(
-    ("given", "title", "words"),
-    [
+def test_it_describes_what_the_crawl_is_doing() -> None:
+    for given, title, words in [
         ({"state": "running"}, "Running", "1 page visited on 1 host, 2 queued."),
         ({"state": "idle"}, "Idle", "Every queued URL is waiting for its host"),
         ({"state": "idle", "queued": 0}, "Idle", "the crawl is waiting for new seeds"),
@@ -30,13 +29,11 @@ ONE = replace(STATUS, visited=1, hosts=1, queued=2)
         ({"state": "paused", "visited": 1_200}, "Paused", "1,200 pages visited on 1 host"),
         ({"state": "held"}, "On hold: a problem with this machine or its network", "automatically"),
         ({"state": "stopping"}, "Stopping", "results committed"),
-    ],
-)
-def test_it_describes_what_the_crawl_is_doing(given: Any, title: str, words: str) -> None:
-    status: Status = replace(ONE, **given)
-    found = headline(status)
-    assert found.title == title
-    assert words in found.sentence
+    ]:
+        status: Status = replace(ONE, **given)
+        found = headline(status)
+        assert found.title == title
+        assert words in found.sentence
 
 
 def health(**seen: Any) -> Health:
@@ -96,24 +93,19 @@ def test_silent_workers_do_not_count() -> None:
     assert silent.of_all_workers().pages_per_s == 2.0
 
 
-@pytest.mark.parametrize(
-    ("reason", "first_at", "words"),
-    [
+def test_the_end_of_a_wait_that_nobody_knows_is_not_now() -> None:
+    for reason, first_at, words in [
         (QueueReason.READY, None, "now"),
         (QueueReason.DELAY, 1.0, "now"),
         (QueueReason.CRAWL_PAUSED, None, "until resumed"),
         (QueueReason.CRAWL_HELD, None, "unknown"),
-    ],
-)
-def test_the_end_of_a_wait_that_nobody_knows_is_not_now(
-    reason: QueueReason, first_at: float | None, words: str
-) -> None:
-    hold = QueueWait(
-        reason=reason, sentence="", urls=1, hosts=1, first_at=first_at, last_at=None,
-        through_at=None,
-    )  # fmt: skip
-    (row,) = queue_rows(replace(STATUS, queue=(hold,)))
-    assert row["until"] == words
+    ]:
+        hold = QueueWait(
+            reason=reason, sentence="", urls=1, hosts=1, first_at=first_at, last_at=None,
+            through_at=None,
+        )  # fmt: skip
+        (row,) = queue_rows(replace(STATUS, queue=(hold,)))
+        assert row["until"] == words
 
 
 @pytest.mark.parametrize(("paused", "words"), [(4, None), (21, "21 paused"), (100, "100 paused")])

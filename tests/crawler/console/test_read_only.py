@@ -45,9 +45,9 @@ async def posting_forms(client: aiohttp.ClientSession, path: str, token: str) ->
     return [action for action in found if action != "/logout"]
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/config/reload"])
-async def test_no_page_has_a_form_that_is_refused(client: aiohttp.ClientSession, path: str) -> None:
-    assert await posting_forms(client, path, READER) == []
+async def test_no_page_has_a_form_that_is_refused(client: aiohttp.ClientSession) -> None:
+    for path in [*PAGES, "/config/reload"]:
+        assert await posting_forms(client, path, READER) == []
 
 
 async def test_the_tester_says_why_it_has_no_form(

@@ -7,7 +7,6 @@ import contextlib
 import csv
 import json
 import signal
-import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from crawler.cli import host
 from crawler.config import load
 from crawler.testing import LocalWeb, html, text
 from storage.paging import HOST_SORTS, HostFilter
+from tests.command_processes import start
 
 LIMIT_S = 30.0
 CONFIG = """
@@ -50,10 +50,7 @@ async def folder(tmp_path: Path) -> AsyncIterator[Path]:
 @contextlib.asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """`courtly run`."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "crawler.cli", "run", "crawl.toml"),
-        cwd=folder, stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+    process = await start("run", "crawl.toml", cwd=folder)
     try:
         assert process.stdout is not None
         async with asyncio.timeout(LIMIT_S):
@@ -68,11 +65,9 @@ async def running(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
 
 async def courtly(folder: Path, *args: str, code: int = 0) -> str:
     """The output of a command on the crawl of the folder."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "crawler.cli", *args, "--config", "crawl.toml"),
-        cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        stdin=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+    process = await start(
+        *args, "--config", "crawl.toml", cwd=folder, stderr=asyncio.subprocess.STDOUT
+    )
     async with asyncio.timeout(LIMIT_S):
         out, _ = await process.communicate()
     assert process.returncode == code, out.decode()
@@ -121,10 +116,7 @@ async def test_the_config_is_reloaded(folder: Path) -> None:
         file.write_text(restart, encoding="utf-8")
         assert "takes effect after a restart" in await courtly(folder, "reload", "--dry-run")
         file.write_text(good.replace("delay = 5.0", "delya = 6.0\nx = 1"), encoding="utf-8")
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "crawler.cli", "reload", "--db", "crawl.db"),
-            cwd=folder, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        process = await start("reload", "--db", "crawl.db", cwd=folder)
         _, errors = await process.communicate()
         assert process.returncode == 2
         assert b"politeness.delya: there is no such key" in errors
@@ -180,11 +172,8 @@ async def test_bad_usage(folder: Path, args: Sequence[str], why: str) -> None:
 
 async def test_the_status_is_watched_across_a_restart(folder: Path) -> None:
     await stored(folder)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "crawler.cli", "status", "--config", "crawl.toml"),
-        *("--watch", "--interval", "0.1"),
-        cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+    watch = ("status", "--config", "crawl.toml", "--watch", "--interval", "0.1")
+    process = await start(*watch, cwd=folder, stderr=asyncio.subprocess.STDOUT)
     assert process.stdout is not None
     out = process.stdout
 

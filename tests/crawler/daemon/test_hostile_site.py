@@ -6,10 +6,7 @@ import asyncio
 import csv
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -27,6 +24,7 @@ from crawler.daemon.http.routes import ROUTES
 from crawler.daemon.http.sse import as_event
 from crawler.daemon.monitoring.event_log import EventLog, LogFile, OutcomeLog
 from crawler.testing import LocalWeb, Reply, redirect, text
+from tests.command_processes import start
 from tests.config_files import to_toml
 from tests.crawler.daemon.conftest import Daemon, daemon_of
 
@@ -142,13 +140,7 @@ async def a_crawl(folder: Path, config: str, seed: str, found: Outputs) -> None:
     file = folder / "crawl.toml"
     file.write_text(config)
     for name, options in (("text", ["--db", "one.db"]), ("json", ["--db", "two.db", "--json"])):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "crawler", "crawl", seed, "--config", str(file), *options),
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        process = await start("crawl", seed, "--config", str(file), *options, cwd=folder)
         out, err = await asyncio.wait_for(process.communicate(), 60)
         found[f"crawl, {name}"] = Output(name, out.decode())
         found[f"crawl, {name}, messages"] = Output("text", err.decode())

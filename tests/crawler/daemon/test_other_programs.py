@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from crawler.embedding.session import PoliteSession
 from crawler.errors import RobotsDisallowed, SessionClosed
 from crawler.testing import LocalWeb, html, text
+from tests.command_processes import running
 
 DOCS = Path(__file__).parents[3] / "docs" / "daemon.md"
 LIMIT_S = 20.0
@@ -56,23 +56,12 @@ async def daemon(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process
     """`courtly run`, and its address."""
     config = folder / "courtly.toml"
     config.write_text(CONFIG, encoding="utf-8")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "crawler.cli", "run", str(config)),
-        cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
+    async with running("run", str(config), cwd=folder) as process:
         assert process.stdout is not None
         async with asyncio.timeout(LIMIT_S):
             line = (await process.stdout.readline()).decode()
         assert line, (await process.communicate())[1].decode()
         yield process, line.split()[0].rstrip("/")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.communicate()
 
 
 def example(language: str, base: str, page: str) -> str:

@@ -21,6 +21,7 @@ import pytest
 from crawler.front_door.connections import CONNECTIONS_MAX
 from crawler.testing import LocalWeb, Reply, html, text
 from storage.socket_path import socket_path
+from tests.command_processes import start
 
 LIMIT_S = 20.0
 
@@ -59,14 +60,7 @@ class Place:
         self.config.write_text(toml(given), encoding="utf-8")
 
     async def spawn(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "crawler.cli", *arguments),
-            cwd=self.folder,
-            env={**os.environ, **environment},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        return await start(*arguments, cwd=self.folder, env={**os.environ, **environment})
 
     async def courtly(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, standard output and error of a command."""
@@ -327,6 +321,7 @@ async def test_kill_9_keeps_hosts_pauses_and_contacts(place: Place, web: LocalWe
         assert await daemon.end() == 0
 
 
+@pytest.mark.usefixtures("fresh_interpreter")
 async def test_the_commands_steer_a_daemon(place: Place, web: LocalWeb) -> None:
     async with place.running() as daemon:
         code, out, _ = await place.courtly("seeds", "add", web.url("a.test"), "--priority", "2")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from crawler.testing import LocalWeb, html, text
+from tests.command_processes import start
 from tests.crawler.daemon.test_processes import LIMIT_S, Place
 
 EXIT_S = 15.0  # a busy machine, and what an exit waits for output
@@ -66,13 +67,7 @@ def stopped_terminal() -> Iterator[int]:
 
 
 async def spawn(place: Place, *arguments: str, out: int, err: int) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "crawler.cli", *arguments),
-        cwd=place.folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=out,
-        stderr=err,
-    )
+    return await start(*arguments, cwd=place.folder, stdout=out, stderr=err)
 
 
 async def asked(web: LocalWeb, count: int) -> None:

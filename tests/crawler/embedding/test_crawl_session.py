@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -22,12 +21,6 @@ UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
 B = "http://b.test"
 PACE = {"politeness": {"delay": 1, "latency_factor": 0, "concurrency_per_host": 1}}
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 def site(clock: JumpClock, pages: int = 8) -> FakeFetcher:

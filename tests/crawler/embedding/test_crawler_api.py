@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -46,12 +46,6 @@ def long_site(clock: JumpClock, pages: int = 30) -> FakeFetcher:
         {f"{A}/robots.txt": text("")}
         | {f"{A}/{n}": html(str(n), f"/{n + 1}", f"/{n + 2}") for n in range(pages)},
     )
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 # ---------------------------------------------------------------- pages

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,6 @@ from policies.retries import FailureCode
 
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 def site(clock: JumpClock, **more: Reply) -> FakeFetcher:

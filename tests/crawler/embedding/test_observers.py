@@ -7,7 +7,7 @@ import contextvars
 import logging
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,6 @@ ANSWERS: Answers = {
     f"{A}/b": html("B", "/p"),
 }
 caller: contextvars.ContextVar[str] = contextvars.ContextVar("caller", default="nobody")
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 class Watcher(Observer):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import aiohttp
 import pytest
 
@@ -23,12 +21,6 @@ SECRET_NAMES = (
 )
 SECRETS = dict.fromkeys(SECRET_NAMES.split(), "hunter2")
 HARMLESS = {"Accept": "text/html", "accept-language": "de", "Cache-Control": "no-cache", "DNT": "1"}
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 def session_of(clock: JumpClock, fetcher: FakeFetcher) -> PoliteSession:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +22,6 @@ from policies.retries import FailureCode
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
 ROBOTS = text("User-agent: *\nDisallow: /no\n")
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 def site(clock: JumpClock, *paths: str, **more: Reply | FailureCode) -> FakeFetcher:

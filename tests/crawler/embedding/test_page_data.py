@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,6 @@ from policies.retries import FailureCode
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
 VALUE = {"id": 1, "tags": ["ä", "\ud800", "\0"], "more": {"x": None, "y": 1.5, "z": 10**30}}
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 def site(clock: JumpClock) -> FakeFetcher:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from email.message import Message
 from typing import Any
 
@@ -29,12 +29,6 @@ from policies.retries import FailureCode
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
 ROBOTS = {f"{A}/robots.txt": text("User-agent: *\nDisallow: /p\n")}
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 def opened(clock: JumpClock, answers: Any = ROBOTS, **sections: Mapping[str, object]) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
@@ -24,12 +23,6 @@ from crawler.testing import (
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
 SLOW = {"politeness": {"delay": 2, "latency_factor": 0}}
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 def web_of(clock: JumpClock, **pages: Reply) -> FakeFetcher:

@@ -13,10 +13,10 @@ def response(body: bytes, content_type: str = "application/json") -> Response:
     return Response(url="http://a.test/a", status=200, headers=headers, body=body, elapsed_s=0.1)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
-def test_json_is_read_from_the_body_whatever_its_type(encoding: str) -> None:
-    body = '{"a": ["ä", null, 1.5]}'.encode(encoding)
-    assert response(body, "text/html").json() == {"a": ["ä", None, 1.5]}
+def test_json_is_read_from_the_body_whatever_its_type() -> None:
+    for encoding in ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"]:
+        body = '{"a": ["ä", null, 1.5]}'.encode(encoding)
+        assert response(body, "text/html").json() == {"a": ["ä", None, 1.5]}, encoding
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import logging
 import pickle
 import sqlite3
 import stat
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,6 @@ from storage.store import StoreError
 
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 class Cached:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from policies.retries import FailureCode
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
 CONFIG = {"fetch": {"max_attempts": 1}, "scope": {"sitemap_paths": []}}
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 def broken(clock: JumpClock) -> FakeFetcher:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -17,13 +16,6 @@ from crawler.errors import (
 from crawler.testing import JumpClock, LocalWeb, html, redirect, text
 from policies.retries import FailureCode
 from tests.crawler.embedding.wait_rig import UA, A, assert_at_rest, delayed, opened, refusing
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
-
 
 # ---------------------------------------------------------------- redirects and retries
 

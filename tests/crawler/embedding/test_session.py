@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -39,12 +39,6 @@ UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
 ALLOW_ALL = text("User-agent: *\nDisallow:\n")
 FORBID_P = text("User-agent: *\nDisallow: /p\n")
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 class Fake:

@@ -4,7 +4,6 @@ long."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,12 +14,6 @@ from crawler.testing import FakeFetcher, JumpClock, html, not_found
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
 SLOW = {"politeness": {"delay": 2, "latency_factor": 0}}
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 @pytest.fixture

@@ -29,12 +29,6 @@ BODY = bytes(range(256)) * 4_000
 FORBID_P = text("User-agent: *\nDisallow: /p\n")
 
 
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
-
-
 def session_of(web: LocalWeb, **sections: dict[str, object]) -> PoliteSession:
     sections.setdefault("politeness", {"delay": 0, "latency_factor": 0})
     return PoliteSession(user_agent=UA, config=web.config(**sections))

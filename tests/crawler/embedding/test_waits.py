@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -19,12 +19,6 @@ from crawler.errors import (
 from crawler.testing import JumpClock, Reply, text
 from policies.retries import FailureCode
 from tests.crawler.embedding.wait_rig import A, B, assert_at_rest, delayed, opened, refusing
-
-
-@pytest.fixture
-async def clock() -> AsyncIterator[JumpClock]:
-    async with JumpClock() as clock:
-        yield clock
 
 
 async def through_get(session: PoliteSession, url: str, max_wait_s: float | None) -> None:

@@ -65,7 +65,7 @@ async def test_close_turns_everybody_away() -> None:
 
 def test_only_few_parties_are_remembered() -> None:
     queue: FairQueue[int] = FairQueue()
-    for n in range(5_000):
+    for n in range(1_100):
         queue.put(f"p{n}", n, 1.0)
         queue.put(f"p{n + 1}", n, 1.0)
         assert queue.take(lambda _: True)

@@ -110,7 +110,7 @@ class Crawlers:
         return [b[0] - a[1] for a, b in itertools.pairwise(log)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     hosts=st.lists(
         st.tuples(st.floats(0, 20), st.integers(1, 3), st.integers(0, 6)), min_size=1, max_size=8

@@ -95,7 +95,7 @@ async def test_a_hold_stops_all_permits_but_probes_until_it_ends(reason: HoldRea
         await asyncio.gather(*workers)
 
 
-@pytest.mark.parametrize("dead", [range(20), range(20, 40), range(10, 30)])
+@pytest.mark.parametrize("dead", [range(20), range(10, 30)])
 async def test_a_dead_server_of_many_hosts_soon_stops_none_of_the_others(dead: range) -> None:
     """Enough of its hosts fail in a row to look like an outage of our own network. The probes soon
     find one of the others, wherever it stands."""

@@ -57,7 +57,7 @@ STEPS = st.lists(
 ).map(sorted)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     start=st.integers(0, 1_439),
     length=st.integers(3, 1_400),

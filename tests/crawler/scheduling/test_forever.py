@@ -26,6 +26,7 @@ def stop(world: World) -> Callable[[], None]:
     return lambda: world.control.stop()  # noqa: PLW0108 - there is none yet
 
 
+@pytest.mark.usefixtures("looks_hourly")
 async def test_it_waits_for_seeds_and_takes_them_at_once(world: World) -> None:
     """Issue 7: when the frontier is empty it stays up and waits for seeds."""
     states: list[CrawlState] = []
@@ -60,6 +61,7 @@ async def test_waiting_costs_nothing(world: World) -> None:
     assert crawled.medium.calls.total() < 3 * DAY_S / 2 / 60
 
 
+@pytest.mark.usefixtures("looks_hourly")
 async def test_no_patience_ends_it_and_a_closed_origin_is_tried_on(world: World) -> None:
     """A robots.txt that cannot be had is asked for on its clock, for days, until it comes."""
 
@@ -82,6 +84,7 @@ async def test_no_patience_ends_it_and_a_closed_origin_is_tried_on(world: World)
     assert crawled.at("a.test", "/")[0] > 2 * DAY_S
 
 
+@pytest.mark.usefixtures("looks_hourly")
 async def test_a_host_with_nothing_but_blocked_urls_keeps_its_robots_clock(world: World) -> None:
     """Its robots.txt is asked for every 24 h, and what it lets go is visited."""
 
@@ -100,6 +103,7 @@ async def test_a_host_with_nothing_but_blocked_urls_keeps_its_robots_clock(world
     assert crawled.at("a.test", "/")[0] == pytest.approx(3 * DAY_S, abs=300)
 
 
+@pytest.mark.usefixtures("looks_hourly")
 async def test_what_was_given_up_is_tried_again_when_failures_are_revived(world: World) -> None:
     """`courtly retry failed` on a crawl that lives: the dead host's URLs move again at once."""
     queued: list[int] = []
@@ -150,6 +154,7 @@ async def test_it_stops_at_once_when_idle_and_gives_its_hosts_back(world: World)
     assert lease.clean
 
 
+@pytest.mark.usefixtures("looks_hourly")
 async def test_a_retry_falls_due_while_it_is_idle(world: World) -> None:
     replies = {"n": 0}
 

@@ -100,18 +100,18 @@ def check_rests(log: object, delay_s: float = 1.0) -> None:
             assert after.start_s - before.end_s >= delay_s - 1e-6
 
 
-@pytest.mark.parametrize("hosts", [1, 2, 3, 12, 40])
+@pytest.mark.parametrize("hosts", [1, 2, 3, 12])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("from_s", [0.0, 7.0])
 async def test_an_outage_fails_nothing(world: World, hosts: int, kind: str, from_s: float) -> None:
     if kind == "no such name" and from_s == 0 and hosts < outage.REACHED_MIN:
         pytest.skip("one or two names that never existed are no outage")
     watcher = Watcher()
-    network = Network(world.clock, site(20), from_s=from_s, to_s=from_s + 17, kind=kind)
+    network = Network(world.clock, site(12), from_s=from_s, to_s=from_s + 17, kind=kind)
     seeds = [f"http://h{n}.test/0" for n in range(hosts)]
     crawled = await world.crawl({}, *seeds, fetcher=network, observer=watcher)
     assert crawled.urls("failed") == []
-    assert len(crawled.urls("visited")) == 20 * hosts
+    assert len(crawled.urls("visited")) == 12 * hosts
     assert {row["attempts"] for row in crawled.rows["queued"]} == set()
     check_rests(crawled.log)
     if from_s and hosts > 1:
@@ -120,7 +120,7 @@ async def test_an_outage_fails_nothing(world: World, hosts: int, kind: str, from
     assert crawled.elapsed_s < 120
 
 
-@pytest.mark.parametrize("hosts", [2, 3, 12, 40])
+@pytest.mark.parametrize("hosts", [2, 3, 20])
 @pytest.mark.parametrize("kind", ["reset", "mute"])
 async def test_an_outage_in_which_connections_are_taken_fails_nothing(
     world: World, hosts: int, kind: str
@@ -205,14 +205,14 @@ async def test_links_to_many_dead_hosts_are_no_outage(world: World) -> None:
             return not_found()
         n = int(request.url.rpartition("/")[2])
         dead = (f"http://dead{n * 10 + m}.{host}/" for m in range(9))
-        return html("ParsedPage", f"/{n + 1}", *dead) if n < 40 else html("End")
+        return html("ParsedPage", f"/{n + 1}", *dead) if n < 20 else html("End")
 
     watcher = Watcher()
     crawled = await world.crawl(
         answers, "http://a.test/0", observer=watcher, scope={"follow": "any"}
     )
-    assert len(crawled.urls("visited")) == 41
-    assert len(crawled.urls("queued")) == 360
+    assert len(crawled.urls("visited")) == 21
+    assert len(crawled.urls("queued")) == 180
     assert len(watcher.holds) <= 4
     assert crawled.elapsed_s < 700
 
@@ -246,7 +246,7 @@ async def test_links_to_hosts_that_only_we_cannot_reach_are_no_outage(
             return not_found()
         host, _, n = request.url.removeprefix("http://").partition("/")
         lame = (f"http://lame{n}-{m}.{host}/" for m in range(8))
-        return html("ParsedPage", f"/{int(n) + 1}", *lame) if n != "20" else html("End")
+        return html("ParsedPage", f"/{int(n) + 1}", *lame) if n != "10" else html("End")
 
     watcher = Watcher()
     crawled = await world.crawl(
@@ -256,7 +256,7 @@ async def test_links_to_hosts_that_only_we_cannot_reach_are_no_outage(
         observer=watcher,
         scope={"follow": "any"},
     )
-    assert len(crawled.urls("visited")) == 63
+    assert len(crawled.urls("visited")) == 33
     assert crawled.urls("failed") == []
     assert watcher.holds == []
 
@@ -326,12 +326,12 @@ async def test_robots_txt_that_times_out_in_an_outage_opens_nothing(world: World
 
 
 @settings(
-    max_examples=40,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
-    hosts=st.integers(1, 30),
+    hosts=st.integers(1, 20),
     from_s=st.floats(1.5, 15),
     lasts_s=st.floats(0, 200),
     kind=st.sampled_from(KINDS),
@@ -372,14 +372,14 @@ def test_it_takes_several_hosts_and_only_since_the_last_answer() -> None:
     assert outage.is_outage(known, hosts_reached=3, hosts_dead=0, silent_s=0)
 
 
-@pytest.mark.parametrize(("dead", "least"), [(0, 20), (100, 20), (900, 100), (10**6, 2_000)])
-def test_the_more_hosts_were_dead_the_more_it_takes(dead: int, least: int) -> None:
-    assert outage.unknown_min(100, dead) >= least
-    assert outage.unknown_min(0, dead) == outage.UNKNOWN_MIN
+def test_the_more_hosts_were_dead_the_more_it_takes() -> None:
+    for dead, least in [(0, 20), (100, 20), (900, 100), (10**6, 2_000)]:
+        assert outage.unknown_min(100, dead) >= least
+        assert outage.unknown_min(0, dead) == outage.UNKNOWN_MIN
 
 
 @pytest.mark.parametrize("reason", [HoldReason.DESCRIPTORS, HoldReason.PORTS])
-@pytest.mark.parametrize("hosts", [1, 2, 12])
+@pytest.mark.parametrize("hosts", [1, 6])
 @pytest.mark.parametrize("share", [2, 1])
 async def test_sockets_that_run_out_fail_nothing(
     world: World, reason: HoldReason, hosts: int, share: int

@@ -19,6 +19,8 @@ DAY_S = 24 * HOUR_S
 ADAPTIVE = {"mode": "adaptive", "interval": "7d", "min_interval": "1h", "max_interval": "30d"}
 FIXED = {"mode": "fixed", "interval": "1d"}
 
+pytestmark = pytest.mark.usefixtures("looks_hourly")
+
 
 def stop(world: Any) -> Callable[[], None]:
     return lambda: world.scheduler.stop()  # noqa: PLW0108 - there is no engine yet
@@ -78,8 +80,7 @@ async def test_a_year_of_adaptive_revisits(world: Any, monkeypatch: pytest.Monke
     assert len(crawled.at(path="/robots.txt")) > 250  # whenever it is older than a day
 
 
-async def test_off_by_default(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawler.scheduling.host_supply.IDLE_LOOK_S", HOUR_S)
+async def test_off_by_default(world: Any) -> None:
     crawled = await live(world, {"http://a.test/": html("A")}, "http://a.test/", days=60)
     assert len(crawled.at(path="/")) == 1
 

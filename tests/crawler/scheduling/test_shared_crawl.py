@@ -282,39 +282,6 @@ async def test_what_is_in_flight_is_broken_off_when_the_lease_ends(shared: Share
     shared.check_delays()
 
 
-@pytest.mark.parametrize("slow_s", [0.0, 0.3])
-async def test_workers_come_and_go(shared: SharedWorld, slow_s: float) -> None:
-    """Kills, stops, cuts and newcomers, one after the other."""
-    workers = await shared.begin(sites, *seeds_of(12), workers=3)
-    for worker in workers:
-        worker.store.slow_s = slow_s
-    for turn in itertools.count():
-        await shared.wait(7.3)
-        alive = [worker for worker in shared.workers if not worker.task.done()]
-        if not alive or turn > 40:
-            break
-        victim = alive[turn % len(alive)]
-        if turn % 4 == 0 and turn < 12:
-            victim.kill()
-            await shared.begin(sites, workers=1)
-        elif turn % 4 == 1:
-            victim.clock.stop()
-            await shared.wait(9.0 * (turn % 3) + 8)
-            victim.clock.resume()
-        elif turn % 4 == 2:
-            victim.store.reachable.clear()
-            await shared.wait(9.0 * (turn % 3) + 8)
-            victim.store.reachable.set()
-        elif turn < 12:
-            victim.scheduler.stop()
-            await shared.begin(sites, workers=1)
-    await shared.end()
-    assert len(shared.fetched()) == 12 * ALL
-    shared.check_delays()
-    assert len(await shared.memory.rows("visited")) == 12 * ALL
-    assert await shared.memory.rows("queued") == []
-
-
 async def test_workers_end_though_their_database_answers_slowly(
     shared: SharedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

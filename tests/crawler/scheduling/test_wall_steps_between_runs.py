@@ -13,6 +13,7 @@ DAY_S = 86_400.0
 A = "http://a.test"
 
 
+@pytest.mark.usefixtures("looks_hourly")
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize(("first_days", "step_days"), [(1, -30), (1, -0.5), (4, -3.5), (1, 30)])
 async def test_a_robots_txt_that_never_answered_is_asked_for_again(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def answers(request: Request) -> Reply:
     if request.url.endswith("/robots.txt"):
         return not_found()
-    return html("Home", *(f"/{n}" for n in range(900)))
+    return html("Home", *(f"/{n}" for n in range(500)))
 
 
 async def test_workers_that_are_not_needed_any_more_end(world: World) -> None:
@@ -35,7 +35,7 @@ async def test_workers_that_are_not_needed_any_more_end(world: World) -> None:
     await world.crawl(
         answers,
         "http://a.test/",
-        at={1: count, 2: lambda: world.do(world.control.execute(Reload())), 40: count},
+        at={1: count, 2: lambda: world.do(world.control.execute(Reload())), 25: count},
         reread=lambda: fewer,
         crawl={"concurrency": 300, **crawl},
         **quick,

@@ -167,7 +167,7 @@ async def test_a_site_table_applies_to_its_hosts_only(world: World) -> None:
     assert file.answers[0].changes == ("1 host: delay 1 s to 7 s",)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     delays=st.lists(
         st.tuples(st.sampled_from((0.3, 1.0, 2.5, 9.0)), st.floats(0.1, 12.0)), max_size=6

@@ -71,7 +71,7 @@ class Rules:
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(deeds=deeds, slow_store_s=st.sampled_from((0.0, 0.0, 0.03)))
 def test_law_1_holds_under_any_mixture_of_commands(
     deeds: list[tuple[float, str, str, float]], slow_store_s: float

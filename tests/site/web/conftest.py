@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through its DevTools protocol over one web socket."""
+"""A headless Chromium that tests share, driven through its DevTools protocol."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import functools
 import itertools
 import json
 import os
-import re
 import shutil
+import subprocess
+import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,12 @@ _FLAGS = (
 def _axe() -> str:
     """The source of axe-core, which the package has for another browser driver."""
     return resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
+
+
+# A phone and a desktop, each by day and by night.
+LOOKS: list[dict[str, Any]] = [
+    {"width": width, "dark": dark} for width in (390, 1280) for dark in (False, True)
+]
 
 
 class Tab:
@@ -166,10 +173,11 @@ class Tab:
 
 
 class Browser:
-    """One process; `tab()` opens a page in it."""
+    """One context of a browser, `tab()` opens a page in it."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
+        self.context = ""
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._handlers: dict[tuple[str, str], list[Callable[[dict[str, Any]], Any]]] = defaultdict(
@@ -221,7 +229,9 @@ class Browser:
         return result
 
     async def tab(self) -> Tab:
-        target = (await self.send("Target.createTarget", url="about:blank"))["targetId"]
+        target = (
+            await self.send("Target.createTarget", url="about:blank", browserContextId=self.context)
+        )["targetId"]
         session = await self.send("Target.attachToTarget", targetId=target, flatten=True)
         tab = Tab(self, session["sessionId"])
         await tab.open()
@@ -229,54 +239,61 @@ class Browser:
         return tab
 
 
-@contextlib.asynccontextmanager
-async def chromium(folder: Path) -> AsyncIterator[Browser]:
+@contextlib.contextmanager
+def chromium(folder: Path) -> Iterator[str]:
+    """Run a browser with its profile in this folder. Yields the URL of its web socket."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     assert program is not None
-    process = await asyncio.create_subprocess_exec(
-        program,
-        *_FLAGS,
-        f"--user-data-dir={folder}",
-        "about:blank",
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stderr is not None
-        async with asyncio.timeout(STARTS_WITHIN_S):
-            while True:
-                line = (await process.stderr.readline()).decode("utf-8", "replace")
-                assert line, "chromium ended before it listened"
-                if found := re.search(r"DevTools listening on (ws://\S+)", line):
-                    break
-        draining = asyncio.ensure_future(process.stderr.read())  # or its pipe fills up
-        async with (
-            aiohttp.ClientSession() as session,
-            session.ws_connect(found[1], max_msg_size=0) as socket,
-        ):
-            browser = Browser(socket)
-            listening = asyncio.ensure_future(browser.listen())
-            try:
-                yield browser
-                await browser.send("Browser.close")
-            finally:
-                listening.cancel()
-                draining.cancel()
-                await asyncio.gather(listening, draining, return_exceptions=True)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
+    opened = folder / "DevToolsActivePort"  # it writes its port and path there
+    with subprocess.Popen(
+        [program, *_FLAGS, f"--user-data-dir={folder}", "about:blank"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        try:
+            until_s = time.monotonic() + STARTS_WITHIN_S
+            while not (opened.exists() and opened.read_text().count("\n")):
+                assert process.poll() is None, "chromium ended before it listened"
+                assert time.monotonic() < until_s, "chromium does not listen"
+                time.sleep(0.02)
+            port, path = opened.read_text().split()
+            yield f"ws://127.0.0.1:{port}{path}"
+        finally:
             process.kill()
-        await process.wait()
 
 
-@pytest.fixture
-async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
+@contextlib.asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Browser]:
+    """Use a browser with cookies and storage of our own."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, max_msg_size=0) as socket,
+    ):
+        browser = Browser(socket)
+        listening = asyncio.ensure_future(browser.listen())
+        try:
+            context = await browser.send("Target.createBrowserContext", disposeOnDetach=True)
+            browser.context = context["browserContextId"]
+            yield browser
+            await browser.send("Target.disposeBrowserContext", browserContextId=browser.context)
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+
+@pytest.fixture(scope="session")
+def browser_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The browser that all tests of this process use."""
     if not (shutil.which("chromium") or shutil.which("chromium-browser")):
         if os.environ.get("CI"):
             pytest.fail("the browser tests need chromium, which .ci/run installs")
         pytest.skip("no chromium here: the tests of the page in a browser are left out")
-    async with chromium(tmp_path / "profile") as running:
+    with chromium(tmp_path_factory.mktemp("profile")) as url:
+        yield url
+
+
+@pytest.fixture
+async def browser(browser_url: str) -> AsyncIterator[Browser]:
+    async with connected(browser_url) as running:
         yield running
 
 

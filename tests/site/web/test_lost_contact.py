@@ -6,13 +6,14 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.command_processes import start
 
 SHOWN_WITHIN_S = 6.0  # 5 s, and what the test itself needs
 
@@ -37,10 +38,7 @@ class Running:
         self.process: asyncio.subprocess.Process
 
     async def start(self) -> None:
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "crawler.cli", "run", str(self._config),
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
+        self.process = await start("run", str(self._config), stderr=asyncio.subprocess.DEVNULL)
         assert self.process.stdout is not None
         assert b"shows the crawl" in await asyncio.wait_for(self.process.stdout.readline(), 20)
 

@@ -25,6 +25,7 @@ from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.service import operations_of
 from crawler.observer import Contacted, Observer
 from crawler.testing import LocalWeb, Reply, hang_up, html, redirect, text
+from tests.site.web.conftest import LOOKS
 
 # What a title, a link and a line of robots.txt may be made of. Each part would say so if it ran.
 HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)>"
@@ -322,32 +323,27 @@ async def test_without_javascript_all_of_it_works(tab: Any, running: Daemon) -> 
     assert "disagree on 1 URL" in await tab.text(".verdicts")
 
 
-@pytest.mark.parametrize("width", [320, 390, 768])
-async def test_no_page_scrolls_sideways(tab: Any, running: Daemon, width: int) -> None:
+async def test_every_page_fits_and_passes_an_accessibility_check(tab: Any, running: Daemon) -> None:
+    """In narrow windows nothing scrolls sideways."""
     await running.seen.contacts("busy.test", "hostile.test", "refuses.test")
-    await tab.look(width=width, height=800)
+
+    async def check(path: str) -> None:
+        for dark in (False, True):
+            await tab.look(dark=dark)
+            assert await tab.violations() == [], (path, dark)
+        for width in (320, 390, 768):
+            await tab.look(width=width, height=800)
+            assert await tab.js("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+
     for path in pages(running):
         await tab.goto(running.url(path))
-        assert await tab.js("document.documentElement.scrollWidth <= innerWidth"), path
+        await check(path)
+        if path in ("/", "/hosts", "/host?host=busy.test"):
+            for look in LOOKS[:2]:
+                await tab.look(**look)
+                assert await tab.violations() == [], (path, look)
     await tested(tab, running)
-    assert await tab.js("document.documentElement.scrollWidth <= innerWidth")
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-async def test_every_page_passes_an_accessibility_check(
-    tab: Any, running: Daemon, dark: bool
-) -> None:
-    await running.seen.contacts("busy.test", "hostile.test", "refuses.test")
-    await tab.look(dark=dark)
-    for path in pages(running):
-        await tab.goto(running.url(path))
-        assert await tab.violations() == [], path
-    await tested(tab, running)
-    assert await tab.violations() == []
-    await tab.look(dark=dark, width=390)
-    for path in ("/", "/hosts", "/host?host=busy.test"):
-        await tab.goto(running.url(path))
-        assert await tab.violations() == [], path
+    await check("the verdicts of the tester")
 
 
 async def test_the_keyboard_is_enough(tab: Any, running: Daemon) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +130,8 @@ def test_the_strictest_of_several_dialects_decides() -> None:
     assert "The strictest verdict of slurp and res1996 applies." in verdict["reason"]
 
 
-@pytest.mark.parametrize(
-    ("args", "agents"),
-    [
+def test_the_order_of_preference_of_agents() -> None:
+    for args, agents in [
         ((), ["courtly"]),
         (("--user-agent", "googlebot/2.1 (+http://x.test/)"), ["googlebot"]),
         (("--agent", "Googlebot/2.1"), ["Googlebot"]),
@@ -142,13 +140,13 @@ def test_the_strictest_of_several_dialects_decides() -> None:
         (("--config", "crawl.toml"), ["sitebot"]),
         (("--config", "crawl.toml", "--user-agent", "x/1"), ["sitebot"]),
         (("--config", "crawl.toml", "--agent", "y"), ["y"]),
-    ],
-)
-def test_the_order_of_preference_of_agents(args: Sequence[str], agents: list[str]) -> None:
-    Path("crawl.toml").write_text('[site."example.com"]\ntoken = "sitebot"\ndialect = "google"\n')
-    (verdict,) = verdicts(URL, *args)
-    assert verdict["agent"] == agents
-    assert verdict["dialect"] == ("google" if "--config" in args else "slurp")
+    ]:
+        Path("crawl.toml").write_text(
+            '[site."example.com"]\ntoken = "sitebot"\ndialect = "google"\n'
+        )
+        (verdict,) = verdicts(URL, *args)
+        assert verdict["agent"] == agents
+        assert verdict["dialect"] == ("google" if "--config" in args else "slurp")
 
 
 def test_control_characters_of_a_file_are_replaced() -> None:
@@ -193,9 +191,8 @@ def test_output_fits_80_columns() -> None:
 # ---------------------------------------------------------------- bad usage
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
+def test_bad_usage_is_refused() -> None:
+    for args, words in [
         ((URL, "--robots", "none.txt"), "cannot read none.txt: No such file"),
         ((URL, "--robots", "."), "cannot read .: Is a directory"),
         ((URL, "--robots", "robots.txt", "--dialect", "gogle"), "did you mean 'google'?"),
@@ -206,13 +203,11 @@ def test_output_fits_80_columns() -> None:
         (("example.com/a",), "did you mean https://example.com/a"),
         (("https://example.com/a",), "set crawl.user_agent (or --user-agent)"),
         ((URL, "--robots", "robots.txt", "--config", "none.toml"), "there is no such file"),
-    ],
-)
-def test_bad_usage_is_refused(args: Sequence[str], words: str) -> None:
-    result = run("check", *args)
-    assert result.exit_code == 2, result.output
-    assert words in " ".join(result.stderr.split())
-    assert result.stdout == ""
+    ]:
+        result = run("check", *args)
+        assert result.exit_code == 2, result.output
+        assert words in " ".join(result.stderr.split())
+        assert result.stdout == "", (args, words)
 
 
 def test_help_names_the_commands() -> None:
@@ -318,15 +313,15 @@ def test_only_verdicts_other_than_expected_are_shown() -> None:
     assert "--expect: 1 of 2 URLs is allowed" in shut.stderr
 
 
-@pytest.mark.parametrize("name", ["-", "@-"])
-def test_urls_come_from_standard_input(name: str) -> None:
-    command = ("check", name, "--robots", "robots.txt", "--json", "--expect", "disallow")
-    result = run(*command, stdin="/private/a\n/backup/b\n")
-    assert result.exit_code == 0, result.output
-    assert [json.loads(line)["url"] for line in result.stdout.splitlines()] == [
-        "/private/a",
-        "/backup/b",
-    ]
+def test_urls_come_from_standard_input() -> None:
+    for name in ["-", "@-"]:
+        command = ("check", name, "--robots", "robots.txt", "--json", "--expect", "disallow")
+        result = run(*command, stdin="/private/a\n/backup/b\n")
+        assert result.exit_code == 0, result.output
+        assert [json.loads(line)["url"] for line in result.stdout.splitlines()] == [
+            "/private/a",
+            "/backup/b",
+        ], name
 
 
 def test_all_dialects_can_be_expected_to_agree() -> None:
@@ -336,17 +331,14 @@ def test_all_dialects_can_be_expected_to_agree() -> None:
     assert "1 of 1 URL is disallowed in some dialect" in every.stderr
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
+def test_lists_that_cannot_be_read_are_refused() -> None:
+    for args, words in [
         (("@-", "--robots", "-"), "standard input cannot be both"),
         (("-", "--robots", "-"), "standard input cannot be both"),
         (("@-", "--robots", "robots.txt"), "standard input contains no URL"),
         (("@none.txt", "--robots", "robots.txt"), "none.txt: there is no such file"),
         (("/a", "--robots", "robots.txt", "--expect", "allowed"), "not one of allow, disallow"),
-    ],
-)
-def test_lists_that_cannot_be_read_are_refused(args: tuple[str, ...], words: str) -> None:
-    result = run("check", *args)
-    assert result.exit_code == 2
-    assert words in result.stderr
+    ]:
+        result = run("check", *args)
+        assert result.exit_code == 2, (args, words)
+        assert words in result.stderr

@@ -107,14 +107,14 @@ def test_control_characters_of_findings_are_replaced(
     assert "     2 │ Disallow: /" in shown
 
 
-@pytest.mark.parametrize(
-    ("what", "words"),
-    [("none.txt", "cannot read none.txt: No such file"), ("ftp://h/", "is not an http")],
-)
-def test_bad_usage(what: str, words: str) -> None:
-    result = lint(what)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert words in result.stderr
+def test_bad_usage() -> None:
+    for what, words in [
+        ("none.txt", "cannot read none.txt: No such file"),
+        ("ftp://h/", "is not an http"),
+    ]:
+        result = lint(what)
+        assert (result.exit_code, result.stdout) == (2, ""), (what, words)
+        assert words in result.stderr
 
 
 async def fetched(*args: str) -> Result:

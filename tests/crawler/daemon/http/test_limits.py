@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import cache
 from typing import Any
 
 import pytest
@@ -33,6 +34,12 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
+@cache
+def request_of(token: str, peer: str, path: str) -> Any:
+    headers = {"Host": "127.0.0.1", **(bearer(token) if token else {})}
+    return make_mocked_request("GET", path, headers).clone(remote=peer)
+
+
 class Asking:
     """Requests to guards whose clock stands still."""
 
@@ -40,10 +47,8 @@ class Asking:
         self.guards = Guards(settings, clock)
 
     def ask(self, token: str = "", *, peer: str = "127.0.0.1", path: str = "/api/status") -> int:
-        headers = {"Host": "127.0.0.1", **(bearer(token) if token else {})}
-        request: Any = make_mocked_request("GET", path, headers).clone(remote=peer)
         try:
-            self.guards.check(request, public=False)
+            self.guards.check(request_of(token, peer, path), public=False)
         except Problem as problem:
             self.refused = problem
             return problem.status

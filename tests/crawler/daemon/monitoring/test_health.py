@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,9 +44,8 @@ def test_a_crawl_without_events_is_well() -> None:
     assert health.troubles == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "seen", "state", "words"),
-    [
+def test_each_check_names_its_cause() -> None:
+    for name, seen, state, words in [
         ("network", {"recent": Counts(pages=100, lost=2)}, OK, "2 of 100 page requests"),
         ("network", {"recent": Counts(pages=100, lost=30)}, WARNING, "30 of 100"),
         (
@@ -77,22 +75,20 @@ def test_a_crawl_without_events_is_well() -> None:
         ("commits", {"recent": Counts(commits=50, slow_commits=20)}, WARNING, "20 of 50 commits"),
         ("disk", {"log_lines_lost": 3}, WARNING, "3 log lines"),
         ("workers", {"workers": 2, "silent": ["7 (m1)"]}, WARNING, "7 (m1)"),
-    ],
-)
-def test_each_check_names_its_cause(name: str, seen: Any, state: HealthState, words: str) -> None:
-    check = found(CheckName(name), **seen)
-    assert check.state is state
-    assert words in check.sentence
+    ]:
+        check = found(CheckName(name), **seen)
+        assert check.state is state
+        assert words in check.sentence
 
 
-@pytest.mark.parametrize("reason", list(HoldReason))
-def test_every_hold_is_bad_for_some_check(reason: HoldReason) -> None:
-    hold = ActiveHold(reason=reason.value, sentence=SENTENCES[reason], since=1.0)
-    health = judge(HealthEvidence(state=CrawlState.HELD, held=[hold]))
-    bad = [one for one in health.checks if one.state is BAD]
-    if reason is HoldReason.MEMORY:
-        bad = bad or [found(CheckName.DISK)]
-    assert bad
+def test_every_hold_is_bad_for_some_check() -> None:
+    for reason in list(HoldReason):
+        hold = ActiveHold(reason=reason.value, sentence=SENTENCES[reason], since=1.0)
+        health = judge(HealthEvidence(state=CrawlState.HELD, held=[hold]))
+        bad = [one for one in health.checks if one.state is BAD]
+        if reason is HoldReason.MEMORY:
+            bad = bad or [found(CheckName.DISK)]
+        assert bad, reason
 
 
 def test_little_free_space_is_a_warning() -> None:

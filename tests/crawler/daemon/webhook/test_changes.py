@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,21 +119,20 @@ def test_messages_alternate_and_are_few(
         assert len(within) <= 18
 
 
-@pytest.mark.parametrize(
-    ("event", "state", "words"),
-    [
+def test_the_text_of_a_notification() -> None:
+    for event, state, words in [
         (Event.BEGAN, BAD, "crawl: network is bad. So it is."),
         (Event.BEGAN, WARNING, "crawl: network has a warning. So it is."),
         (Event.WORSENED, BAD, "crawl: network is bad now. So it is."),
         (Event.CONTINUES, BAD, "crawl: network is still bad, after 2 min. So it is."),
         (Event.RECOVERED, OK, "crawl: network is ok again, after 2 min. So it is."),
         (Event.RECOVERED, WARNING, "crawl: network is no longer bad, after 2 min. So it is."),
-    ],
-)
-def test_the_text_of_a_notification(event: Event, state: HealthState, words: str) -> None:
-    change = Change(event=event, check=health_of(state).checks[0], since=WALL_S, lasted_s=120)
-    made = notification_of(change, daemon="crawl", health=BAD, page="http://x/", at_s=WALL_S + 120)
-    assert made.text == words
+    ]:
+        change = Change(event=event, check=health_of(state).checks[0], since=WALL_S, lasted_s=120)
+        made = notification_of(
+            change, daemon="crawl", health=BAD, page="http://x/", at_s=WALL_S + 120
+        )
+        assert made.text == words
 
 
 def test_a_notification_shows_hostile_text_harmlessly() -> None:

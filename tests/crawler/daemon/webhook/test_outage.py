@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tests.command_processes import start
 from tests.crawler.daemon.test_processes import toml
 
 LIMIT_S = 45.0
@@ -101,10 +101,7 @@ async def test_the_webhook_is_told_of_an_outage_and_of_its_end(
         ),
         "utf-8",
     )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "crawler.cli", "run", str(config), cwd=tmp_path,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    process = await start("run", str(config), cwd=tmp_path)
     try:
         assert process.stdout is not None
         page = (await asyncio.wait_for(process.stdout.readline(), LIMIT_S)).decode().split()[0]
