@@ -1,4 +1,4 @@
-"""The history of a crawl as it crosses the `Store` protocol: what was counted in each minute, and
+"""The history of a crawl as it crosses a `Store`: what was counted in each minute, and
 marks for what happened to the crawl itself."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Hosts, commits and workers as they cross the `Store` protocol: clocks, leases, prefetched URLs,
-batches, pulses.
+"""Hosts, commits and workers as they cross a `Store`: clocks, leases, prefetched URLs, batches,
+pulses.
 
 Times of a host's clock are durations in seconds from now (`..._in_s`), or since (`rested_s`); see
 `storage.store`.

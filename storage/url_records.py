@@ -1,4 +1,4 @@
-"""URLs and their outcomes as they cross the `Store` protocol.
+"""URLs and their outcomes as they cross a `Store`.
 
 Times of events (`fetched_at`, `blocked_at`) are Unix seconds; `..._in_s` are seconds from now.
 """

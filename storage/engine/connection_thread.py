@@ -14,6 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import aiosqlite
 
 from storage import thread_work
+from storage.thread_work import finish
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Closeable")
@@ -151,18 +152,3 @@ def _settle(future: asyncio.Future[object], result: object, raised: BaseExceptio
         future.set_result(result)
     else:
         future.set_exception(raised)
-
-
-async def finish(task: asyncio.Future[T]) -> T:
-    """Await a task that must not be interrupted; a cancellation is raised after it has ended."""
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError:
-                continue  # another one is raised below
-        if not task.cancelled():
-            task.exception()  # retrieved: the caller is gone
-        raise

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 from storage.engine.statements import Statements
+from storage.read_records import Stats
 from storage.row_values import number, whole
-from storage.store import Stats
 
 # The counters of an origin, in the order of the statements. A host has the first five.
 QUEUED, VISITED, BLOCKED, FAILED, BODY_BYTES, JUDGED, UNGOVERNED = range(7)

@@ -7,7 +7,8 @@ from typing import Protocol, TypeVar
 
 from storage.engine.in_flight import InFlight
 from storage.engine.statements import Connection, Statements, Values
-from storage.store import StoreError
+from storage.records import Pulse, StoreTelemetry, WorkerStatus
+from storage.store_errors import StoreError
 from storage.transient_faults import FaultKind
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ class Database(Protocol):
 
     name: str  # for messages: "the database crawl.db"
     in_flight: InFlight
+    shared: bool  # whether several sessions may write at a time
+    forgets: bool  # whether hosts that callers have released are deleted
     failures: tuple[type[Exception], ...]  # what the medium, or a damaged database, may raise
 
     async def open(self) -> Runner:
@@ -52,6 +55,30 @@ class Database(Protocol):
 
     def translate(self, error: Exception) -> StoreError:
         """Describe one of `failures` in a sentence."""
+        ...
+
+
+class WorkerSession(Protocol):
+    """The session of a worker that shares the database of a store with others."""
+
+    async def begin(self) -> None:
+        """Begin to renew it. Raises StoreRefused and StoreError."""
+        ...
+
+    async def end(self) -> None:
+        """Stop renewing it, before it ends."""
+        ...
+
+    async def free(self) -> None:
+        """Free its hosts, after it has ended. Raises StoreError."""
+        ...
+
+    async def pulse(self, status: WorkerStatus) -> Pulse | None:
+        """Renew it as `Store.pulse` does."""
+        ...
+
+    def telemetry(self, counted: StoreTelemetry) -> StoreTelemetry:
+        """Add what it has counted to what the store has."""
         ...
 
 

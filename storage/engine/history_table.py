@@ -34,8 +34,12 @@ _KINDS: Final = frozenset(MarkKind)
 def put_history(
     writer: Writer, session: int, counts: Sequence[HistoryCounts], marks: Sequence[Mark]
 ) -> None:
-    """Write steps and marks, in place of what was written of them before; then fold old minutes,
-    some at a time, and delete what is too old."""
+    """Write steps and marks of the history, in place of what was written of them before.
+
+    Minutes that several sessions have counted are merged after MERGED_AFTER_S, a few with each
+    call. Minutes are folded into hours after MINUTES_KEPT_S, a few hundred with each call;
+    hours and marks are deleted after HOURS_KEPT_S. If there are more than MINUTE_ROWS_MAX
+    minutes or MARKS_MAX marks, the oldest are folded or deleted earlier."""
     sql, now_s = writer.sql, int(writer.at.wall_s)
     sql.many("put_history", [_of_counts(one) for one in counts])
     sql.many("put_marks", [_of_mark(one) for one in marks])

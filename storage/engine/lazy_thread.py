@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from storage.engine.connection_thread import Closeable, ConnectionThread, finish
+from storage.engine.connection_thread import Closeable, ConnectionThread
 from storage.store_errors import StoreError
+from storage.thread_work import finish
 from storage.transient_faults import words_of
 
 C = TypeVar("C", bound=Closeable)

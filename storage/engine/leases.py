@@ -18,9 +18,18 @@ from storage.engine.name_ids import NameIds
 from storage.engine.recrawl_plans import RecrawlPlans
 from storage.engine.robots_copies import COPY_BYTES_MAX, read_copy
 from storage.engine.statements import Statements, Values
-from storage.records import WAIT_INSTEAD_S, WAIT_S_MAX
-from storage.store import Glance, HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
+from storage.records import (
+    WAIT_INSTEAD_S,
+    WAIT_S_MAX,
+    Glance,
+    HostClock,
+    HostUpdate,
+    Lease,
+    Prefetch,
+    Prefetched,
+)
 from storage.timekeeper import Moment
+from storage.url_records import Queued
 
 COPIES_PER_LEASE = 64  # robots.txt copies given with a lease
 ORIGINS_AT_ONCE = 256  # of one host, read for one `Prefetch`: some 3 ms

@@ -14,7 +14,8 @@ from policies.scope import Skip
 from storage.engine.counters import CounterChanges
 from storage.engine.name_ids import NameIds, OriginRow
 from storage.engine.statements import Statements, Values
-from storage.store import SEEDS_AT_ONCE, Link, UrlState
+from storage.store_errors import SEEDS_AT_ONCE
+from storage.url_records import Link, UrlState
 
 OUT: Final = 4  # the state of a URL in no view: left out, or known only as a target
 SEED: Final = 1  # flags of a row of urls

@@ -28,8 +28,7 @@ from storage.paging import (
     sort_of,
     value_of,
 )
-from storage.read_records import HostsWaiting
-from storage.store import RowPage
+from storage.read_records import HostsWaiting, RowPage
 
 P = ParamSpec("P")
 

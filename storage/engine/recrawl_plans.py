@@ -11,7 +11,8 @@ import msgspec
 from policies.listing import Listing
 from storage.engine.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.engine.statements import Statements, Values
-from storage.store import Before, Looked, Plan, Prefetch, Queued, Unplanned
+from storage.records import Prefetch
+from storage.url_records import Before, Looked, Plan, Queued, Unplanned
 
 _UnplannedShape = list[tuple[list[Unplanned], int | None]]
 

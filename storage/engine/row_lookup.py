@@ -14,7 +14,7 @@ from storage.engine.statements import Statements, Value
 from storage.paging import findable
 from storage.read_records import Row
 from storage.row_values import whole
-from storage.store import UrlState
+from storage.url_records import UrlState
 
 _READ: Final = -1
 _Found = tuple[int, int]  # the id and the state of a URL

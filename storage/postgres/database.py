@@ -42,6 +42,8 @@ class PostgresDatabase:
     """`storage.engine.databases.Database`."""
 
     failures: tuple[type[Exception], ...] = FAILURES
+    shared = True
+    forgets = False
 
     def __init__(self, location: ServerLocation, time: StoreTime, *, waits: bool = False) -> None:
         """waits: opening it does not refuse a server that cannot be reached."""

@@ -1,17 +1,21 @@
-"""Databases of stores: in a file, or in memory."""
+"""SQLite databases of stores and of readers: in a file, or in memory."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from storage.engine.connection_thread import ConnectionThread
 from storage.engine.in_flight import InFlight
+from storage.engine.lazy_thread import LazyThread, open_thread
 from storage.engine.statements import Statements, Values
-from storage.safe_files import check_owner, real_path
+from storage.engine.transactions import Transactions
+from storage.reader import Reader
+from storage.safe_files import FILE_MODE, check_owner, real_path
 from storage.sqlite import fault_kinds, report_queries
 from storage.sqlite.file_guard import FileGuard
 from storage.sqlite.file_lock import FileLock
@@ -19,12 +23,14 @@ from storage.sqlite.schema import (
     FAILURES,
     check_file,
     connect_memory,
+    connect_reader,
     connect_writer,
     translate,
 )
 from storage.sqlite.sqlite_connection import SqliteConnection
-from storage.store import StoreError, StoreRefused
-from storage.transient_faults import FaultKind
+from storage.store import Store
+from storage.store_errors import StoreError, StoreRefused
+from storage.timekeeper import Timekeeper, Uptime
 
 T = TypeVar("T")
 
@@ -38,26 +44,20 @@ _OF_VALUES: Final = (
 )
 
 
-class _Failures:
-    """What SQLite may raise, and what it means."""
-
-    name: str
-    failures: tuple[type[Exception], ...] = FAILURES
-
-    def kind_of(self, error: BaseException) -> FaultKind | None:
-        return fault_kinds.kind_of(error)
-
-    def is_of_value(self, error: BaseException) -> bool:
-        if isinstance(error, sqlite3.Error):
-            return isinstance(error, _OF_VALUES) or str(error) == "integer overflow"
-        return isinstance(error, Exception) and not isinstance(error, (*FAILURES, StoreError))
-
-    def translate(self, error: Exception) -> StoreError:
-        return translate(error, self.name)
+def _is_of_value(error: BaseException) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return isinstance(error, _OF_VALUES) or str(error) == "integer overflow"
+    return isinstance(error, Exception) and not isinstance(error, (*FAILURES, StoreError))
 
 
-class FileDatabase(_Failures):
+class FileDatabase:
     """A file, locked against other processes while it is open. Its connection has a thread."""
+
+    failures: tuple[type[Exception], ...] = FAILURES
+    shared = False
+    forgets = False
+    kind_of = staticmethod(fault_kinds.kind_of)
+    is_of_value = staticmethod(_is_of_value)
 
     def __init__(self, path: Path, *, mode: int) -> None:
         self._given = path
@@ -105,13 +105,22 @@ class FileDatabase(_Failures):
             finally:
                 self._lock.release()
 
+    def translate(self, error: Exception) -> StoreError:
+        return translate(error, self.name)
 
-class MemoryDatabase(_Failures):
+
+class MemoryDatabase:
     """A database in memory, for a store and its readers. Functions run on the event loop itself,
     and never wait.
 
     It keeps its content when the store is closed and opened again, and ends with this object.
     """
+
+    failures: tuple[type[Exception], ...] = FAILURES
+    shared = False
+    forgets = True
+    kind_of = staticmethod(fault_kinds.kind_of)
+    is_of_value = staticmethod(_is_of_value)
 
     def __init__(self) -> None:
         self.name = "the database in memory"
@@ -142,3 +151,113 @@ class MemoryDatabase(_Failures):
     async def report(self, kind: str) -> AsyncGenerator[Values, None]:
         for row in report_queries.rows(self.db, kind):
             yield row
+
+    def translate(self, error: Exception) -> StoreError:
+        return translate(error, self.name)
+
+
+def file_reader(path: Path | str) -> Reader:
+    """Return the reader of a file. It opens the file at the first call, which may raise
+    StoreRefused."""
+    return Reader(_File(Path(path)))
+
+
+class _File:
+    """`storage.engine.databases.ReadDatabase`."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = f"the database {path}"
+        self._path = path
+        self._lazy = LazyThread(self.name, self._connect)
+        self.open = self._lazy.open
+        self.close = self._lazy.close
+
+    def _connect(self) -> SqliteConnection:
+        with self._translated():
+            return SqliteConnection(connect_reader(self._path))
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except FAILURES as error:
+            raise translate(error, self.name) from error
+
+    async def read(self, work: Callable[[Statements], T]) -> T:
+        thread = await self._lazy.open()
+        with self._translated():
+            return await thread.run(lambda connection: work(connection.sql))
+
+    async def report(self, kind: str) -> AsyncGenerator[Values, None]:
+        thread = await open_thread(self.name, partial(self._connect_spool, kind))
+        try:
+            after = 0
+            while rows := await self._spooled(thread, after):
+                after = rows[-1][0]
+                for row in rows:
+                    yield row[1:]
+        finally:
+            await thread.close()
+
+    def _connect_spool(self, kind: str) -> SqliteConnection:
+        connection = self._connect()
+        try:
+            with self._translated():
+                report_queries.spool(connection.sql.db, kind)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _spooled(
+        self, thread: ConnectionThread[SqliteConnection], after: int
+    ) -> Sequence[tuple[Any, ...]]:
+        with self._translated():
+            return await thread.run(partial(report_queries.spooled, after=after))
+
+
+def file_store(
+    path: Path | str,
+    *,
+    wall: Callable[[], float],
+    monotonic: Callable[[], float] | None = None,
+    sleep_until: Callable[[float], Awaitable[None]] | None = None,
+    uptime: Callable[[], Uptime | None] | None = None,
+    queries_per_path_max: float = 1000,
+    file_mode: int = FILE_MODE,
+) -> Store:
+    """Return the store in a file, which `open_session` opens and locks, and `close` releases.
+
+    `wall` gives Unix seconds. With `monotonic` (seconds from any moment), setting the wall clock
+    during a session moves no host's clock; with `uptime`, neither does setting it between two
+    sessions. `sleep_until` waits for a `monotonic` time.
+    """
+    calls = Transactions(
+        FileDatabase(Path(path), mode=file_mode),
+        Timekeeper(wall, monotonic, uptime),
+        monotonic=monotonic,
+        sleep_until=sleep_until,
+        queries_per_path_max=queries_per_path_max,
+    )
+    return Store(calls, file_reader(path))
+
+
+def memory_store(
+    *,
+    wall: Callable[[], float],
+    monotonic: Callable[[], float] | None = None,
+    queries_per_path_max: float = 1000,
+) -> Store:
+    """Return a store in memory, for crawls without a database. No call waits, so none can be
+    interrupted.
+
+    It keeps its content when it is closed and opened again, and ends with this object.
+    """
+    database = MemoryDatabase()
+    calls = Transactions(
+        database,
+        Timekeeper(wall, monotonic),
+        monotonic=monotonic,
+        queries_per_path_max=queries_per_path_max,
+    )
+    return Store(calls, Reader(database))

@@ -21,7 +21,7 @@ from storage.sqlite import dialect
 from storage.sqlite.file_lock import is_held_here
 from storage.sqlite.lasting_locks import LockedConnection
 from storage.sqlite.statements import SCRIPTS
-from storage.store import StoreError, StoreRefused
+from storage.store_errors import StoreError, StoreRefused
 from storage.transient_faults import kind_of, words_of
 
 APPLICATION_ID: Final = int.from_bytes(b"Crtl")

@@ -15,8 +15,8 @@ from crawler.config import from_dict
 from crawler.explain.explanation import ExplainContext
 from policies.listing import Changefreq, Listing
 from storage.columns import VIEWS as STORED
-from storage.sqlite import MemoryStore
-from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, SitemapRead
+from storage.sqlite import memory_store
+from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, SitemapRead, Store
 
 
 def test_the_views_are_those_of_the_store() -> None:
@@ -25,7 +25,7 @@ def test_the_views_are_those_of_the_store() -> None:
         assert set(columns) - {"key"} <= set(STORED[view])
 
 
-async def read_sitemap(store: MemoryStore) -> None:
+async def read_sitemap(store: Store) -> None:
     """A sitemap on a separate host, and its listing of another URL."""
     session = await store.open_session("test")
     url, page = "http://maps.test/sitemap.xml", "http://maps.test/page"
@@ -52,7 +52,7 @@ async def read_sitemap(store: MemoryStore) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("how", ["table", "jsonl", "csv"])
 async def test_every_view_in_every_format(
-    view: str, how: str, store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    view: str, how: str, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await read_sitemap(store)
     await write(view, store.reader.iterate(view), how)
@@ -64,7 +64,7 @@ async def test_every_view_in_every_format(
 
 
 async def test_why_explains_sitemaps_and_their_listings(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await read_sitemap(store)
     asked = ExplainContext(config=from_dict({}))
@@ -82,7 +82,7 @@ async def test_why_explains_sitemaps_and_their_listings(
 
 
 async def test_json_lines_have_all_columns(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write("blocked", store.reader.iterate("blocked"), "jsonl")
     (line,) = capsys.readouterr().out.splitlines()
@@ -91,7 +91,7 @@ async def test_json_lines_have_all_columns(
 
 
 async def test_a_csv_cell_cannot_start_a_formula(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write("visited", store.reader.iterate("visited"), "csv")
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
@@ -101,14 +101,14 @@ async def test_a_csv_cell_cannot_start_a_formula(
 
 
 async def test_the_table_of_skipped_urls_names_config_keys(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write("skipped", store.reader.iterate("skipped"), "table")
     assert "1200   max_depth  crawl.max_depth" in capsys.readouterr().out
 
 
 async def test_an_empty_view_prints_a_message_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    store = MemoryStore(wall=lambda: 0.0)
+    store = memory_store(wall=lambda: 0.0)
     await store.open_session("test")
     await write("failed", store.reader.iterate("failed"), "table")
     assert capsys.readouterr() == ("", "no URL has failed\n")
@@ -117,7 +117,7 @@ async def test_an_empty_view_prints_a_message_to_stderr(capsys: pytest.CaptureFi
 @pytest.mark.parametrize("room", [60, 80, 100])
 @pytest.mark.parametrize("view", VIEWS)
 async def test_a_table_fits_the_terminal_without_truncation(
-    view: str, room: int, store: MemoryStore
+    view: str, room: int, store: Store
 ) -> None:
     columns = TABLE_COLUMNS[view]
     rows = [
