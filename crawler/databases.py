@@ -178,9 +178,9 @@ def _copy_target(target: Location, mode: int) -> AbstractAsyncContextManager[Cop
 
         return SqliteTarget(target.path, mode=mode)
     _require_asyncpg()
-    from storage.postgres.copying import PostgresTarget
+    from storage.postgres import copying
 
-    return PostgresTarget(target)
+    return copying.open_target(target)
 
 
 def _copy_source(source: Location) -> AbstractAsyncContextManager[CopySource]:
@@ -188,9 +188,9 @@ def _copy_source(source: Location) -> AbstractAsyncContextManager[CopySource]:
         from storage.sqlite.copying import SqliteSource
 
         return SqliteSource(source.path)
-    from storage.postgres.copying import PostgresSource
+    from storage.postgres import copying
 
-    return PostgresSource(source)
+    return copying.open_source(source)
 
 
 async def _wait_for_others(given: CopySource, store: Store, session: int) -> None:

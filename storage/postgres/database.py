@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import zlib
 
 import asyncpg
-import msgspec
 
 from storage.engine.connection_thread import ConnectionThread
 from storage.engine.in_flight import InFlight
 from storage.location import ServerLocation
 from storage.postgres.connection import PostgresConnection
-from storage.postgres.errors import failure_of, fault_kind_of, refusal_of
+from storage.postgres.errors import FAILURES, failure_of, fault_kind_of, refusal_of
 from storage.postgres.lineage import Lineage
 from storage.postgres.server_connection import UnderWay
 from storage.postgres.server_time import ServerTime, elapsed_s
@@ -21,14 +19,6 @@ from storage.store_errors import StoreError
 from storage.timekeeper import StoreTime
 from storage.transient_faults import FaultKind
 
-FAILURES = (
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    OSError,
-    zlib.error,
-    msgspec.DecodeError,
-)
 # Errors about a value; all other errors are about the database.
 _OF_VALUES = (
     asyncpg.CardinalityViolationError,
@@ -66,7 +56,9 @@ class PostgresDatabase:
     @property
     def reconnections(self) -> int:
         """How often the connection was lost and made again."""
-        return max(0, self._connection.times_opened - 1) if self._connection is not None else 0
+        return (
+            max(0, self._connection.server.times_opened - 1) if self._connection is not None else 0
+        )
 
     def under_way(self) -> UnderWay | None:
         """The transaction that runs at present."""
@@ -75,7 +67,7 @@ class PostgresDatabase:
     def _connect(self) -> PostgresConnection:
         self._connection = connection = PostgresConnection(self.location, self._time, self.lineage)
         try:
-            connection.open()
+            connection.server.open()
         except BaseException as error:
             connection.close()
             if refusal := refusal_of(error, self.location, waits=self._waits):

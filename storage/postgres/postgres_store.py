@@ -14,8 +14,8 @@ from storage.engine import commits
 from storage.engine.transactions import Transactions
 from storage.engine.writer import Writer
 from storage.location import LEASE_S, ServerLocation
-from storage.postgres.database import FAILURES, PostgresDatabase
-from storage.postgres.errors import failure_of, refusal_of
+from storage.postgres.database import PostgresDatabase
+from storage.postgres.errors import described
 from storage.postgres.postgres_reader import server_reader
 from storage.postgres.pulses import Pulses
 from storage.postgres.server_time import ServerTime
@@ -88,10 +88,8 @@ class ServerSession:
 
     async def begin(self) -> None:
         newest_order = await self._calls.must_run(Writer.newest_order)
-        try:
+        with described(self._location, opening=True):
             await self._pulses.begin(newest_order)
-        except FAILURES as error:
-            raise refusal_of(error, self._location) or failure_of(error, self._location) from error
 
     async def end(self) -> None:
         if self._task is not None:
@@ -103,10 +101,8 @@ class ServerSession:
         await self._free(self._calls.number)
 
     async def pulse(self, status: WorkerStatus) -> Pulse | None:
-        try:
+        with described(self._location):
             pulse = await self._pulses.pulse(self._calls.number, status)
-        except FAILURES as error:
-            raise failure_of(error, self._location) from error
         if pulse is None:
             return None
         self._show_blockers()

@@ -96,12 +96,14 @@ class SessionActivity:
         return len(self._active_s)
 
 
-class PulseConnection(ServerConnection):
+class PulseConnection:
     """The connection that renews a session; made when it is first needed, and again after any
     failure."""
 
     def __init__(self, location: ServerLocation, lineage: Lineage) -> None:
-        super().__init__(location)
+        self._location = location
+        self.connection = ServerConnection(location, self._prepare)
+        self.sql = self.connection.sql
         self._lineage = lineage
         self._server = ""
 
@@ -118,7 +120,7 @@ class PulseConnection(ServerConnection):
         if self._lineage.server not in (None, self._server):
             self.sql.drop()  # a server that was replaced may still answer
         try:
-            self.ensure_open()
+            self.connection.ensure_open()
             return work(self.sql)
         except TransactionConflict as error:
             self.sql.drop()
@@ -129,7 +131,7 @@ class PulseConnection(ServerConnection):
 
     def close(self) -> None:
         self.sql.limit(_CLOSE_S)
-        super().close()
+        self.connection.close()
 
 
 class Pulses:
@@ -225,7 +227,7 @@ class Pulses:
                 raise
             return None
         finally:
-            self._times_opened = connection.times_opened
+            self._times_opened = connection.connection.times_opened
 
     def _renew(
         self, session: int, status: WorkerStatus, sql: PostgresStatements

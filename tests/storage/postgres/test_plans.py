@@ -19,7 +19,7 @@ from storage.engine.statements import Parameter, Statements
 from storage.location import ServerLocation, parse_location
 from storage.paging import mark
 from storage.postgres.named_values import with_numbers
-from storage.postgres.read_connection import ReadConnection
+from storage.postgres.postgres_reader import ReadConnection
 from storage.postgres.statements import statements
 from tests.postgres_server import PostgresServer, schema
 
