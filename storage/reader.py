@@ -262,7 +262,7 @@ class Reader:
 
         def find(sql: Statements) -> RobotsState | None:
             row = sql.row("copy", findable(origin))
-            return None if row is None else read_copy(row)[1]
+            return None if row is None else read_copy(row)
 
         return await self._database.read(find)
 

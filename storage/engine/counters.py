@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from storage.engine.statements import Statements
 from storage.read_records import Stats
-from storage.row_values import number, whole
+from storage.row_values import record
 
 # The counters of an origin, in the order of the statements. A host has the first five.
 QUEUED, VISITED, BLOCKED, FAILED, BODY_BYTES, JUDGED, UNGOVERNED = range(7)
@@ -96,14 +96,4 @@ def stored_stats(sql: Statements) -> Stats:
     """Return the counts as they are stored."""
     row = sql.row("totals")
     assert row is not None
-    visited, blocked, failed, queued, hosts, body_bytes, returns = map(whole, row[:-1])
-    return Stats(
-        visited=visited,
-        blocked=blocked,
-        failed=failed,
-        queued=queued,
-        hosts=hosts,
-        body_bytes=body_bytes,
-        returns=returns,
-        returned_at=number(row[-1]) or None,
-    )
+    return record(Stats, row)

@@ -28,6 +28,7 @@ from storage.records import (
     Prefetch,
     Prefetched,
 )
+from storage.row_values import whole
 from storage.timekeeper import Moment
 from storage.url_records import Queued
 
@@ -223,12 +224,11 @@ class Leases:
         large: dict[int, dict[str, int]] = {}
         most, size_max = COPIES_PER_LEASE, COPY_BYTES_MAX
         rows = self._sql.rows_many("copies_of_slots", keys, most, most, size_max, size_max)
-        for slot, size, *row in rows:
+        for slot, origin, size, *row in rows:
             if size is not None:
-                large.setdefault(int(slot or 0), {})[str(row[0])] = int(size)
-                continue
-            origin, access = read_copy(row)
-            copies.setdefault(int(slot or 0), {})[origin] = access
+                large.setdefault(whole(slot), {})[str(origin)] = whole(size)
+            else:
+                copies.setdefault(whole(slot), {})[str(origin)] = read_copy(row)
         return copies, large
 
     # ------------------------------------------------------------ clocks

@@ -15,6 +15,7 @@ from storage.engine.refused_values import RefusedError
 from storage.engine.transactions import Transactions, Work
 from storage.engine.writer import Committed, Writer
 from storage.records import Completed, HostUpdate, RobotsDue
+from storage.row_values import record
 from storage.url_records import Blocked, Judged, Link
 
 _Verdict = tuple[str, int | Blocked]  # an argument of `rejudge`, and one of its items
@@ -88,7 +89,7 @@ def robots_due(writer: Writer, session: int, *, limit: int) -> Sequence[RobotsDu
     due first: of free hosts that are not paused and may be contacted now, and only if URLs
     depend on it (queued, blocked, or fetched without an answer)."""
     rows = writer.sql.rows("robots_due", writer.at.now_s, writer.at.now_s, limit)
-    return [RobotsDue(slot=str(slot), origin=str(origin)) for slot, origin in rows]
+    return [record(RobotsDue, row) for row in rows]
 
 
 def rejudge_due(writer: Writer, session: int, *, limit: int) -> Sequence[RobotsDue]:
@@ -98,7 +99,7 @@ def rejudge_due(writer: Writer, session: int, *, limit: int) -> Sequence[RobotsD
     Judging contacts nobody, so leased and paused hosts count too. A mark without anything to
     judge is kept: an outcome may still be on its way."""
     rows = writer.sql.rows("rejudge_due", limit)
-    return [RobotsDue(slot=str(slot), origin=str(origin)) for slot, origin in rows]
+    return [record(RobotsDue, row) for row in rows]
 
 
 def rejudge_all(writer: Writer, session: int) -> None:

@@ -693,7 +693,7 @@ DELETE FROM copies WHERE origin IN (SELECT id FROM origins WHERE slot = $1::bigi
 
 -- name: put_copy
 INSERT INTO copies (
-  origin, body, status, copy_at, etag, last_modified, validators_url, fetched_at, expires_at,
+  origin, status, body, copy_at, etag, last_modified, validators_url, fetched_at, expires_at,
   retry_at, failures, unreachable_since, gone_since, error, truncated
 ) VALUES (
   $1::bigint, $2::bigint, $3::bigint, $4::double precision, $5::text, $6::text, $7::text,
@@ -742,7 +742,7 @@ SELECT body FROM copies WHERE origin = $1::bigint;
 
 -- name: copy
 SELECT
-  o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified, c.validators_url, c.fetched_at,
+  c.status, b.packed, c.copy_at, c.etag, c.last_modified, c.validators_url, c.fetched_at,
   c.expires_at, c.retry_at, c.failures, c.unreachable_since, c.gone_since, c.error, c.truncated
 FROM origins AS o JOIN copies AS c ON c.origin = o.id LEFT JOIN bodies AS b ON b.id = c.body
 WHERE o.name = $1::text;
@@ -751,7 +751,7 @@ WHERE o.name = $1::text;
 -- name: copies_of_slots
 WITH v (slot bigint) AS ROWS
 SELECT
-  v.slot, l.size, o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified,
+  v.slot, o.name, l.size, c.status, b.packed, c.copy_at, c.etag, c.last_modified,
   c.validators_url, c.fetched_at, c.expires_at, c.retry_at, c.failures, c.unreachable_since,
   c.gone_since, c.error, c.truncated
 FROM v CROSS JOIN {sqlite: origins AS o ON o.id IN}{postgres: LATERAL} (
