@@ -12,9 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from policies.robots_state import RobotsState
 from storage.columns import REPORTS, check_view
 from storage.engine import (
-    blocked_groups,
     history_table,
-    next_urls,
     operator_work,
     page_queries,
     queue_query,
@@ -193,7 +191,7 @@ class Reader:
     Raises ValueError as `hosts_page`.
     """
 
-    blocked_groups = reading(blocked_groups.blocked_groups)
+    blocked_groups = reading(page_queries.blocked_groups)
     """Count blocked URLs by host, reason and rule, the most first; filters as of
     `blocked_page`. Raises ValueError for an invalid limit."""
 
@@ -244,7 +242,7 @@ class Reader:
         of that view)."""
         return await self._database.read(lambda sql: row_lookup.host_of(sql, findable(host)))
 
-    next_urls = reading(next_urls.next_urls)
+    next_urls = reading(url_pages.next_urls)
     """Return queued URLs of a host in the order in which they would be leased: those that are
     due at `now_s` (Unix seconds) by priority, then the others by `due_at`.
 

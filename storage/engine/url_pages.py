@@ -16,6 +16,7 @@ from storage.engine.page_queries import contains, origins_of
 from storage.engine.statements import Parameter, Statements, Values
 from storage.paging import ascii_lower, check_limit, findable, mark, url_place
 from storage.read_records import Row, RowPage, UrlFilter, UrlList
+from storage.row_values import number
 from storage.url_records import UrlState
 
 LOOKED_THROUGH_MAX: Final = 10_000  # URLs, for one page
@@ -134,8 +135,8 @@ def seeds_page(
     needle, last = ascii_lower(text), None
     rows: list[Row] = []
     found = sql.select(_SEEDS, {"before": before, "limit": looked_through})
-    for key, url, number, flags, status, error, *rest in found:
-        name = _seed_state(_int(number), _int(flags))
+    for key, url, state_number, flags, status, error, *rest in found:
+        name = _seed_state(_int(state_number), _int(flags))
         if state in ("", name) and needle in ascii_lower(str(url)):
             if len(rows) == limit:
                 break
@@ -177,3 +178,52 @@ def sampled_urls(sql: Statements, origin: str, *, limit: int = 200) -> list[str]
         return []
     rows = sql.select(_SAMPLE, {"origin": found[0][0], "limit": limit})
     return [f"{name}{path}" for path, state in rows if isinstance(path, str) and state in (0, 1)]
+
+
+ORIGINS_MAX: Final = 32  # of one host; another order than theirs is rare
+_NEXT_COLUMNS: Final = (
+    "id", "url", "priority", "depth", "due_at", "attempts", "error", "sitemap", "turn",
+)  # fmt: skip
+_WITH_WORK: Final = (
+    "SELECT id FROM origins WHERE id IN :origins AND queued > 0 ORDER BY id LIMIT :most"
+)
+_DUE: Final = (
+    "SELECT u.id FROM urls AS u WHERE u.origin = :origin AND u.state = 0 AND u.due_at IS NULL"
+    " ORDER BY u.priority DESC, u.turn, u.depth, u.id LIMIT :limit"
+)
+_WAITING: Final = (
+    "SELECT u.id FROM urls AS u WHERE u.origin = :origin AND u.state = 0 AND u.due_at IS NOT NULL"
+    " ORDER BY u.due_at LIMIT :limit"
+)
+_ROWS: Final = (
+    f"SELECT u.id, o.name || u.path, u.priority, u.depth, u.due_at - (SELECT shift_s FROM crawl),"  # noqa: S608 - constants
+    f" coalesce(t.attempts, 0), e.text, u.flags & {SITEMAP}, u.turn"
+    " FROM urls AS u JOIN origins AS o ON o.id = u.origin"
+    " LEFT JOIN tries AS t ON t.id = u.id LEFT JOIN texts AS e ON e.id = t.error"
+    " WHERE u.id IN :ids AND u.state = 0"
+)
+
+
+def next_urls(sql: Statements, host: str, *, limit: int = 20, now_s: float) -> list[Row]:
+    """Implement `Reader.next_urls`. Raises ValueError for an invalid limit."""
+    check_limit(limit)
+    among: dict[str, Parameter] = {"origins": origins_of(sql, findable(host)), "most": ORIGINS_MAX}
+    ids: list[int] = []
+    for (origin,) in sql.select(_WITH_WORK, among):
+        for query in (_DUE, _WAITING):
+            found = sql.select(query, {"origin": origin, "limit": limit})
+            ids += [key for (key,) in found if isinstance(key, int)]
+    rows = [dict(zip(_NEXT_COLUMNS, row, strict=True)) for row in sql.select(_ROWS, {"ids": ids})]
+    for row in rows:
+        row["sitemap"] = bool(row["sitemap"])
+    rows.sort(key=lambda row: _order(row, now_s))
+    for row in rows:
+        del row["turn"]
+    return list(rows[:limit])
+
+
+def _order(row: Row, now_s: float) -> tuple[float, ...]:
+    """URLs that are due by priority, then the others by the time at which they are."""
+    due_at = number(row["due_at"])
+    best = (-number(row["priority"]), number(row["turn"]), number(row["depth"]))
+    return (max(0.0, due_at - now_s), *best, number(row["id"]))

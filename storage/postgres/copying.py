@@ -10,8 +10,7 @@ from typing import Any, Final, TypeVar
 import asyncpg
 
 from storage.copying import FORGET_STAMPS, SESSION_NAME, TABLES, CrawlState, Table, Values
-from storage.engine.connection_thread import ConnectionThread
-from storage.engine.lazy_thread import open_thread
+from storage.engine.connection_thread import ConnectionThread, open_thread
 from storage.location import ServerLocation
 from storage.postgres.errors import described
 from storage.postgres.schema import APPLICATION, COPY, check_readable, create_or_check

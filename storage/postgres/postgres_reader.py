@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import asyncpg
 import msgspec
 
-from storage.engine.lazy_thread import LazyThread, open_thread
+from storage.engine.connection_thread import LazyThread, open_thread
 from storage.engine.statements import Statements, TransactionConflict, Values
 from storage.location import ServerLocation
 from storage.postgres.connection import SETTINGS

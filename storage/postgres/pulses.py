@@ -12,8 +12,7 @@ from typing import Any, Final, TypeVar, cast
 import asyncpg
 import msgspec
 
-from storage.engine.connection_thread import ConnectionThread
-from storage.engine.lazy_thread import open_thread
+from storage.engine.connection_thread import ConnectionThread, open_thread
 from storage.engine.statements import TransactionConflict
 from storage.location import ServerLocation
 from storage.postgres.errors import fault_kind_of

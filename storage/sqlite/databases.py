@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from storage.engine.connection_thread import ConnectionThread
+from storage.columns import REPORTS
+from storage.engine.connection_thread import ConnectionThread, LazyThread, open_thread
 from storage.engine.in_flight import InFlight
-from storage.engine.lazy_thread import LazyThread, open_thread
 from storage.engine.statements import Statements, Values
 from storage.engine.transactions import Transactions
 from storage.reader import Reader
 from storage.safe_files import FILE_MODE, check_owner, real_path
-from storage.sqlite import fault_kinds, report_queries
+from storage.sqlite import fault_kinds
 from storage.sqlite.file_guard import FileGuard
 from storage.sqlite.file_lock import FileLock
 from storage.sqlite.schema import (
@@ -27,10 +27,56 @@ from storage.sqlite.schema import (
     connect_writer,
     translate,
 )
-from storage.sqlite.sqlite_connection import SqliteConnection
+from storage.sqlite.statements import SqliteStatements, statements
 from storage.store import Store
 from storage.store_errors import StoreError, StoreRefused
 from storage.timekeeper import Timekeeper, Uptime
+from storage.transient_faults import FaultKind
+
+
+class SqliteConnection:
+    """`storage.engine.statements.Connection`. guard: of a database in a file."""
+
+    def __init__(self, db: sqlite3.Connection, guard: FileGuard | None = None) -> None:
+        self._db = db
+        self._guard = guard
+        self.sql = SqliteStatements(db)
+
+    def check(self, now_s: float) -> None:
+        if self._guard is not None:
+            self._guard.check(now_s)
+
+    def begin(self, now_s: float, *, alone: bool) -> None:
+        if self._db.in_transaction:  # it could not be rolled back before
+            self._db.execute("ROLLBACK")
+        if self._guard is not None:
+            self._guard.check_sizes()
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def begin_anew(self) -> None:
+        raise AssertionError("a file that was copied back is noticed by its guard")
+
+    def enrolled(self, session: int) -> None:
+        """Nothing: there are no other workers."""
+
+    def commit(self) -> None:
+        self._db.execute("COMMIT")
+        if self._guard is not None:
+            self._guard.note_sizes()
+
+    def was_committed(self, transaction: str) -> bool:
+        raise AssertionError("SQLite always answers a commit")
+
+    def roll_back(self, error: BaseException) -> None:
+        with contextlib.suppress(sqlite3.Error, MemoryError):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if fault_kinds.kind_of(error) is FaultKind.MEMORY:
+                self._db.execute("PRAGMA shrink_memory").fetchall()
+
+    def close(self) -> None:
+        self._db.close()
+
 
 T = TypeVar("T")
 
@@ -149,7 +195,7 @@ class MemoryDatabase:
             raise self.translate(error) from error
 
     async def report(self, kind: str) -> AsyncGenerator[Values, None]:
-        for row in report_queries.rows(self.db, kind):
+        for row in _report_rows(self.db, kind):
             yield row
 
     def translate(self, error: Exception) -> StoreError:
@@ -203,7 +249,7 @@ class _File:
         connection = self._connect()
         try:
             with self._translated():
-                report_queries.spool(connection.sql.db, kind)
+                _spool_report(connection.sql.db, kind)
         except BaseException:
             connection.close()
             raise
@@ -213,7 +259,7 @@ class _File:
         self, thread: ConnectionThread[SqliteConnection], after: int
     ) -> Sequence[tuple[Any, ...]]:
         with self._translated():
-            return await thread.run(partial(report_queries.spooled, after=after))
+            return await thread.run(partial(_spooled, after=after))
 
 
 def file_store(
@@ -261,3 +307,27 @@ def memory_store(
         queries_per_path_max=queries_per_path_max,
     )
     return Store(calls, Reader(database))
+
+
+_ROWS_AT_ONCE: Final = 500
+
+
+def _report_rows(db: sqlite3.Connection, kind: str) -> Sequence[tuple[Any, ...]]:
+    """All rows of a report."""
+    return db.execute(statements("reports")[kind]).fetchall()
+
+
+def _spool_report(db: sqlite3.Connection, kind: str) -> None:
+    """Write the rows of a report to a temporary file, for `_spooled`: no transaction must be open
+    while a caller reads them."""
+    db.execute("PRAGMA query_only = OFF")  # it forbids temporary files too
+    names = ", ".join(REPORTS[kind])
+    db.execute(f"CREATE TEMP TABLE report ({names})")
+    db.execute(f"INSERT INTO temp.report ({names}) {statements('reports')[kind]}")
+    db.execute("PRAGMA query_only = ON")
+
+
+def _spooled(connection: SqliteConnection, *, after: int) -> Sequence[tuple[Any, ...]]:
+    """Return the next rows, each behind its number, which the next call takes as `after`."""
+    sql = "SELECT rowid, * FROM temp.report WHERE rowid > ? ORDER BY rowid LIMIT ?"
+    return connection.sql.db.execute(sql, (after, _ROWS_AT_ONCE)).fetchall()

@@ -207,7 +207,7 @@ def test_connections_are_made_by_their_owners_alone() -> None:
         ("server_connection", "connect", "asyncpg.connect"),
         ("server_connection", "open", "connect"),
         ("maintenance", "_connected", "connect"),
-        ("pooler", "_keeps_its_session", "connect"),
+        ("schema", "_keeps_its_session", "connect"),
     }
 
 

@@ -18,7 +18,7 @@ from storage.engine import page_queries
 from storage.engine.statements import Parameter, Statements
 from storage.location import ServerLocation, parse_location
 from storage.paging import mark
-from storage.postgres.named_values import with_numbers
+from storage.postgres.dialect import with_numbers
 from storage.postgres.postgres_reader import ReadConnection
 from storage.postgres.statements import statements
 from tests.postgres_server import PostgresServer, schema

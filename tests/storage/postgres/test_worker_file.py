@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.postgres.worker_file import WorkerFile
+from storage.postgres.database import WorkerFile
 from storage.store import SUSPECT_REST_S, Store
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
