@@ -9,11 +9,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct, structs
 
-from policies.listing import Listing
 from policies.robots_state import RobotsState
 from storage.columns import CONTACTS_KEPT
 from storage.engine.counters import CounterChanges
-from storage.engine.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.engine.name_ids import NameIds
 from storage.engine.recrawl_plans import RecrawlPlans
 from storage.engine.robots_copies import COPY_BYTES_MAX, read_copy
@@ -75,8 +73,8 @@ class _SlotRow(Struct, frozen=True, array_like=True):
     stamp: int
     boot: int | None
     uptime_s: float | None
-    clean: int
-    paused: int
+    clean: bool
+    paused: bool
     slow_s: float | None
     visited: int
     body_bytes: int
@@ -95,11 +93,8 @@ class _SlotRow(Struct, frozen=True, array_like=True):
         )
 
 
-_Offer = tuple[tuple[float, int, int, int], Queued]
-_OfferShape = tuple[
-    int, str, int, float, int, int, int, int, Listing | None, str | None, str | None,
-]  # fmt: skip
-_PrefetchShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
+_Offer = tuple[float, int, int, int, Queued]  # a URL, behind its place among others
+_PrefetchShape = list[tuple[int, int, str, list[tuple[int, Queued]], float | None]]
 
 
 class Leases:
@@ -169,7 +164,7 @@ class Leases:
         for row in self._sql.read_many(list[_SlotRow], "leases", keys, 1):
             if row.lease is None:
                 slow_s = None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX)
-                return Glance(clock=row.clock(at), paused=bool(row.paused), slow_s=slow_s)
+                return Glance(clock=row.clock(at), paused=row.paused, slow_s=slow_s)
         return Glance(clock=None)
 
     def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
@@ -202,9 +197,9 @@ class Leases:
             Lease(
                 slot=row.name,
                 epoch=row.epoch + 1,
-                clean=bool(row.clean),
+                clean=row.clean,
                 clock=row.clock(at),
-                paused=bool(row.paused),
+                paused=row.paused,
                 slow_s=None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX),
                 visited=row.visited,
                 body_bytes=row.body_bytes,
@@ -317,20 +312,8 @@ class Leases:
                 if origin in slots[slot].closed or (slot in wrapped and origin_id > start[slot]):
                     continue
                 offers.setdefault(slot, []).extend(
-                    ((-priority, turn, depth, key), Queued(
-                        id=key, url=origin + path, depth=depth, priority=priority,
-                        attempts=attempts, refusals=refusals, seed=bool(flags & SEED),
-                        hops=hops_of(flags), suspect=bool(flags & SUSPECT),
-                        requisite=bool(flags & REQUISITE),
-                        requisite_depth=requisite_depth_of(flags),
-                        sitemap=bool(flags & SITEMAP), listing=listing,
-                        data=data, referrer=referrer,
-                    ))
-                    for (
-                        key, path, depth, priority, turn, flags, attempts, refusals, listing, data,
-                        referrer,
-                    ) in urls
-                )  # fmt: skip
+                    (-one.priority, turn, one.depth, one.id, one) for turn, one in urls
+                )
                 if due_in_s is not None:
                     waits.setdefault(slot, []).append(due_in_s)
             further = {}
@@ -349,8 +332,7 @@ class Leases:
         again = self._plans.again(slots, taken, now_s)
         prefetched = {}
         for slot, want in slots.items():
-            offered = offers.get(slot, [])
-            offered.sort(key=lambda offer: offer[0])
+            offered = sorted(offers.get(slot, []))
             due, next_revisit_in_s = again.get(slot, ([], None))
             shares = prefetch_shares(want.count, queued=len(offered), due=len(due))
             next_due_in_s: float | None = None
@@ -359,7 +341,7 @@ class Leases:
             elif slot in waits:
                 next_due_in_s = max(0.0, min(waits[slot]))
             prefetched[want.slot] = Prefetched(
-                urls=[queued for _, queued in offered[: shares.queued]] + due[: shares.due],
+                urls=[queued for *_, queued in offered[: shares.queued]] + due[: shares.due],
                 next_due_in_s=next_due_in_s,
                 next_revisit_in_s=0.0 if len(due) > shares.due else next_revisit_in_s,
             )

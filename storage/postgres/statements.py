@@ -48,7 +48,7 @@ def statements(file: str = "statements") -> dict[str, str]:
 
 @cache
 def _decoder(shape: type[list[T]]) -> msgspec.json.Decoder[list[T]]:
-    return msgspec.json.Decoder(shape)
+    return msgspec.json.Decoder(shape, strict=False)  # a bool is stored as 0 or 1
 
 
 class SequenceIds:

@@ -276,12 +276,15 @@ SELECT json_rows(json_array(
   v.slot,
   (
     SELECT json_rows(json_array(
-      q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
+      q.id, q.url, q.depth, q.priority, 0, 0, q.flags & 1, q.flags >> 8 & 255, q.flags >> 6 & 1,
+      q.flags >> 3 & 1, q.flags >> 16, q.flags >> 4 & 1, json(q.listing), q.data, q.referrer,
       json_array(
-        0.0, q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag,
-        q.last_modified, q.declared
-      ),
-      json(q.listing), q.looked, q.data, q.referrer, q.content_type
+        json_array(
+          0.0, q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag,
+          q.last_modified, q.declared
+        ),
+        q.status, q.redirect_url, q.body_hash, q.looked, q.content_type
+      )
     ))
     FROM (
       SELECT
@@ -587,10 +590,12 @@ WITH v (slot bigint, after bigint) AS ROWS
 SELECT json_rows(json_array(
   v.slot, o.id, o.name,
   (
-    SELECT json_rows(json_array(
-      q.id, q.path, q.depth, q.priority, q.turn, q.flags,
+    SELECT json_rows(json_array(q.turn, json_array(
+      q.id, o.name || q.path, q.depth, q.priority,
       CASE WHEN q.flags & 4 <> 0 THEN (SELECT t.attempts FROM tries AS t WHERE t.id = q.id) ELSE 0 END,
       CASE WHEN q.flags & 4 <> 0 THEN (SELECT t.refusals FROM tries AS t WHERE t.id = q.id) ELSE 0 END,
+      q.flags & 1, q.flags >> 8 & 255, q.flags >> 6 & 1, q.flags >> 3 & 1, q.flags >> 16,
+      q.flags >> 4 & 1,
       json(CASE WHEN q.flags & 32 <> 0 THEN (
         SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = q.id
       ) END),
@@ -599,7 +604,7 @@ SELECT json_rows(json_array(
         SELECT ro.name || r.path FROM urls AS r JOIN origins AS ro ON ro.id = r.origin
         WHERE r.id = q.referrer
       ) END
-    ))
+    )))
     FROM (
       SELECT u.id, u.path, u.depth, u.priority, u.turn, u.flags, u.referrer FROM urls AS u
       WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL AND u.id NOT IN $2::ids

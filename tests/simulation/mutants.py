@@ -526,7 +526,7 @@ STORE: Final = (
     Mutant(
         "hosts of a killed process count as clean",
         "storage/engine/leases.py",
-        "clean=bool(row.clean),",
+        "clean=row.clean,",
         "clean=True,",
     ),
     Mutant(
