@@ -93,7 +93,7 @@ class Totals:
 
 
 def stored_stats(sql: Statements) -> Stats:
-    """Return the counts as they are stored."""
+    """Return the counts."""
     row = sql.row("totals")
     assert row is not None
     return record(Stats, row)

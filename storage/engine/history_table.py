@@ -78,7 +78,9 @@ def _fold(sql: Statements, session: int, now_s: int) -> None:
 
 
 def read_history(sql: Statements, *, from_s: float, to_s: float) -> History:
-    """The steps and the marks of a span of time."""
+    """Return the history of a span of time (Unix seconds), as `Store.put_history` has written
+    it: the steps of all sessions that touch it; the marks in it, those that began before and
+    lasted, and the last start, pause or resumption before it."""
     rows = [
         row
         for step_s in (HOUR_S, MINUTE_S)

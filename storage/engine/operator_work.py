@@ -252,6 +252,6 @@ def paused(writer: Writer) -> bool:
 
 
 def is_paused(sql: Statements) -> bool:
-    """As `paused`, for a reader."""
+    """Return whether an operator has paused the crawl, as `Store.paused`."""
     row = sql.row("paused")
     return bool(row and row[0])

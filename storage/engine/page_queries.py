@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import update_wrapper
 from typing import Concatenate, Final, ParamSpec
 
 from msgspec import Struct
@@ -84,7 +85,19 @@ def hosts(
     after: str = "",
     now_s: float = 0.0,
 ) -> HostsQuery:
-    """Raise ValueError for invalid arguments. All names in the SQL are constants."""
+    """A page of `hosts`. A host that changes its place in the order between two pages
+    may appear twice, or not at all.
+
+    search: only hosts whose name contains this, ignoring case.
+    pattern: only hosts whose whole name is like this, in lower case: `*` stands for any
+    characters, and a leading `*.` also covers the name after it.
+    waiting: only hosts with queued URLs that wait for this, as of `now_s`.
+    state: a `storage.paging.HostFilter`, as of `now_s` (Unix seconds).
+    sort: one of `storage.paging.HOST_SORTS`, after "-" for descending order; then by name.
+    after: from the page before.
+
+    Raises ValueError for invalid arguments.
+    """
     column, descends = sort_of(sort)
     check_limit(limit)
     values: dict[str, Parameter] = {"limit": limit + 1, "now": float(now_s)}
@@ -175,7 +188,13 @@ def blocked(
     limit: int = 100,
     after: str = "",
 ) -> BlockedQuery:
-    """Raise ValueError for invalid arguments."""
+    """A page of `blocked`, in a stable order: of one host (as in `iterate`), and with
+    rules that contain `rule` (ignoring case in A to Z).
+
+    exact: with this rule, or, if it is "", with none. reason: with this `BlockReason` only.
+
+    Raises ValueError as `hosts_page`.
+    """
     check_limit(limit)
     values: dict[str, Parameter] = {"limit": limit + 1}
     conditions = ["TRUE"]
@@ -205,7 +224,7 @@ def _page(
     def page(sql: Statements, /, *args: P.args, **kwargs: P.kwargs) -> RowPage:
         return query(*args, **kwargs).read(sql)
 
-    return page
+    return update_wrapper(page, query)
 
 
 hosts_page = _page(hosts)
@@ -223,7 +242,8 @@ _LINES: Final = (
 
 
 def blocked_lines(sql: Statements, origin: str, *, limit: int = 100_000) -> dict[int, int]:
-    """Implement `Reader.blocked_lines`."""
+    """Count, for each line of the stored robots.txt of an origin, the URLs that it blocks,
+    among the first `limit` blocked URLs."""
     rows = sql.select(_LINES, {"origin": findable(origin), "limit": limit})
     return {_int(line): _int(count) for line, count in rows}
 
@@ -263,7 +283,8 @@ def blocked_groups(
     reason: str = "",
     limit: int = 100,
 ) -> BlockedGroups:
-    """Implement `Reader.blocked_groups`. Raises ValueError for invalid arguments."""
+    """Count blocked URLs by host, reason and rule, the most first; filters as of
+    `blocked_page`. Raises ValueError for an invalid limit."""
     check_limit(limit)
     conditions, values = rule_conditions(rule=rule, exact=exact, reason=reason)
     values |= {"limit": limit + 1, "most": GROUPED_MAX}

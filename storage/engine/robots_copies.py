@@ -16,7 +16,6 @@ from policies.robots_state import RobotsState
 from policies.url import host_of, registrable_domain
 from storage.engine.name_ids import NameIds
 from storage.engine.statements import Statements, Value
-from storage.read_records import EarlierCopy
 from storage.row_values import record
 from storage.timekeeper import Moment
 
@@ -28,13 +27,6 @@ def read_copy(row: Sequence[Value]) -> RobotsState:
     status, packed, *values = row
     body = zlib.decompress(packed) if isinstance(packed, bytes) else None
     return record(RobotsState, (status, body, *values))
-
-
-def read_earlier_copy(row: Sequence[Value]) -> EarlierCopy:
-    """Return a replaced robots.txt from a row: its fields in their order, with the body packed."""
-    packed, *values = row
-    assert isinstance(packed, bytes)
-    return record(EarlierCopy, (zlib.decompress(packed), *values))
 
 
 # What the large files of one registrable domain may take, packed; those of others have theirs.

@@ -37,7 +37,9 @@ _IDS: Final = {
 
 
 def urls_page(sql: Statements, wanted: UrlFilter, *, limit: int = 100, after: str = "") -> RowPage:
-    """Implement `Reader.urls_page`. Raises ValueError for invalid arguments."""
+    """Return some rows of the view `wanted.state`, those found last first. A page may have
+    fewer than `limit` rows, even none, although another follows: only some thousands of URLs
+    are looked through for each. Raises ValueError as `hosts_page`."""
     check_limit(limit)
     before = url_place(after, wanted.state) if after else _LARGEST
     conditions, values = _conditions(wanted)
@@ -96,7 +98,8 @@ def _page(columns: Sequence[str], found: Sequence[Values], kind: str, end: int |
 
 
 def failures_by_code(sql: Statements) -> dict[str, int]:
-    """Implement `Reader.failures_by_code`."""
+    """Count the failed URLs by their failure code, the most frequent first; of more than
+    200,000, those found last."""
     rows = sql.select(
         "SELECT t.text, q.urls FROM (SELECT f.error, count(*) AS urls FROM"
         " (SELECT error FROM failures ORDER BY id DESC LIMIT :limit) AS f GROUP BY f.error) AS q"
@@ -128,7 +131,9 @@ _STATES: Final = {
 def seeds_page(
     sql: Statements, *, text: str = "", state: str = "", limit: int = 100, after: str = ""
 ) -> RowPage:
-    """Implement `Reader.seeds_page`. Raises ValueError for invalid arguments."""
+    """Return some seeds with the columns `storage.columns.SEED_COLUMNS`, those added last
+    first; otherwise as `urls_page`. `state`: a view, or `sitemap` or `skipped` (out of
+    scope)."""
     check_limit(limit)
     before = url_place(after, "seeds") if after else _LARGEST
     looked_through = LOOKED_THROUGH_MAX if text or state else limit + 1
@@ -170,7 +175,8 @@ _SAMPLE: Final = (
 
 
 def sampled_urls(sql: Statements, origin: str, *, limit: int = 200) -> list[str]:
-    """Implement `Reader.sampled_urls`. Raises ValueError for an invalid limit."""
+    """Return the queued and visited ones among up to `limit` URLs of an origin, in no order
+    that has a meaning. Raises ValueError for an invalid limit."""
     check_limit(limit)
     name = findable(origin)
     found = sql.select("SELECT id FROM origins WHERE name = :name", {"name": name})
@@ -205,7 +211,13 @@ _ROWS: Final = (
 
 
 def next_urls(sql: Statements, host: str, *, limit: int = 20, now_s: float) -> list[Row]:
-    """Implement `Reader.next_urls`. Raises ValueError for an invalid limit."""
+    """Return queued URLs of a host in the order in which they would be leased: those that are
+    due at `now_s` (Unix seconds) by priority, then the others by `due_at`.
+
+    Each row has `id`, `url`, `priority`, `depth`, `due_at` (Unix seconds; None: now),
+    `attempts`, `error` (of the last one, or None), and `sitemap` (whether it is one). Of a host
+    with very many origins, some are left out. Raises ValueError for an invalid limit.
+    """
     check_limit(limit)
     among: dict[str, Parameter] = {"origins": origins_of(sql, findable(host)), "most": ORIGINS_MAX}
     ids: list[int] = []
