@@ -1,22 +1,7 @@
-"""Values of rows, as the records and numbers that they must be. Anything else is an error of a
-query, and never a zero."""
+"""Values of rows, as the numbers that they must be. Anything else is an error of a query, and never
+a zero."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import TypeVar
-
-import msgspec
-from msgspec import Struct
-
-R = TypeVar("R", bound=Struct)
-
-
-def record(kind: type[R], row: Sequence[object]) -> R:
-    """Return the record whose fields are the columns of a row, in their order. Raises
-    msgspec.ValidationError."""
-    fields = dict(zip(kind.__struct_fields__, row, strict=True))
-    return msgspec.convert(fields, kind, strict=False)
 
 
 def number(value: object) -> float:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from storage.engine.statements import Statements
+from storage.engine.statements import Statements, record
 from storage.read_records import Stats
-from storage.row_values import record
 
 # The counters of an origin, in the order of the statements. A host has the first five.
 QUEUED, VISITED, BLOCKED, FAILED, BODY_BYTES, JUDGED, UNGOVERNED = range(7)

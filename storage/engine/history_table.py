@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
-from storage.engine.statements import Statements, Value, Values
+from storage.engine.statements import Statements, Value, Values, record
 from storage.engine.writer import Writer
 from storage.history import (
     FOLDED_AT_ONCE,
@@ -27,7 +27,7 @@ from storage.history import (
     MarkKind,
     together,
 )
-from storage.row_values import number, record
+from storage.row_values import number
 
 _KINDS: Final = frozenset(MarkKind)
 

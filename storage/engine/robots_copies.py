@@ -15,8 +15,7 @@ from policies.retries import FailureCode
 from policies.robots_state import RobotsState
 from policies.url import host_of, registrable_domain
 from storage.engine.name_ids import NameIds
-from storage.engine.statements import Statements, Value
-from storage.row_values import record
+from storage.engine.statements import Statements, Value, record
 from storage.timekeeper import Moment
 
 COPY_BYTES_MAX = 8_192  # larger files are large: they count for their domain, and no lease has them

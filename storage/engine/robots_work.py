@@ -12,10 +12,10 @@ from policies.robots_state import NO_SPACE, RobotsState
 from storage.engine import commits, refused_values
 from storage.engine.counters import CounterChanges
 from storage.engine.refused_values import RefusedError
+from storage.engine.statements import record
 from storage.engine.transactions import Transactions, Work
 from storage.engine.writer import Committed, Writer
 from storage.records import Completed, HostUpdate, RobotsDue
-from storage.row_values import record
 from storage.url_records import Blocked, Judged, Link
 
 _Verdict = tuple[str, int | Blocked]  # an argument of `rejudge`, and one of its items

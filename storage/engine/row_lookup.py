@@ -13,10 +13,10 @@ from policies.url import origin_of
 from storage.columns import CONTACTS_KEPT, STATE_VIEWS, VIEWS
 from storage.engine.link_table import OUT, REQUISITE, SEED, SITEMAP, fingerprints, hops_of
 from storage.engine.robots_copies import read_copy
-from storage.engine.statements import Statements, Value
+from storage.engine.statements import Statements, Value, record
 from storage.paging import findable
 from storage.read_records import EarlierCopy, Row
-from storage.row_values import record, whole
+from storage.row_values import whole
 from storage.url_records import UrlState
 
 _READ: Final = -1

@@ -10,10 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+import msgspec
+from msgspec import Struct
+
 T = TypeVar("T")
+R = TypeVar("R", bound=Struct)
 Value = str | bytes | int | float | None
 Values = tuple[Value, ...]
 Parameter = Value | Sequence[int]
+
+
+def record(kind: type[R], row: Sequence[object]) -> R:
+    """Return the record whose fields are the columns of a row, in their order. Raises
+    msgspec.ValidationError for a value of another type."""
+    fields = dict(zip(kind.__struct_fields__, row, strict=True))
+    return msgspec.convert(fields, kind, strict=False)
 
 
 class Ids(Protocol):
