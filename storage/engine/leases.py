@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct, structs
@@ -33,7 +33,6 @@ from storage.url_records import Queued
 COPIES_PER_LEASE = 64  # robots.txt copies given with a lease
 ORIGINS_AT_ONCE = 256  # of one host, read for one `Prefetch`: some 3 ms
 PROMOTED_AT_ONCE = 2_000  # URLs of a host whose retry is due, in one transaction
-_EMPTY = Prefetched(urls=(), next_due_in_s=None)
 
 _NUMBER_MAX = 1e11  # more seconds than any time has
 
@@ -62,35 +61,32 @@ class LeasedHost(Struct):
     after: int = 0  # the origin after which prefetching continues, if there are very many
 
 
-class _SlotRow(Struct, frozen=True, array_like=True):
+class _LeaseRow(Struct, frozen=True, array_like=True):
     """A row of the statement `leases`."""
 
     id: int
-    name: str
-    epoch: int
     ring: int
-    lease: int | None
+    session: int | None  # that leases it
     stamp: int
     boot: int | None
     uptime_s: float | None
-    clean: bool
-    paused: bool
-    slow_s: float | None
-    visited: int
-    body_bytes: int
     origins: int
-    stored: HostClock  # as of the stamp
+    stored: Lease  # with the clock as of the stamp
 
-    def clock(self, at: Moment) -> HostClock:
-        """Its clock now. Only time that is proven to have passed since the stamp counts."""
-        stored, passed_s = self.stored, at.passed_s(self.stamp, self.boot, self.uptime_s)
-        return structs.replace(
-            stored,
-            next_in_s=_wait_s(stored.next_in_s - passed_s),
-            rested_s=None if stored.rested_s is None else stored.rested_s + passed_s,
-            delay_s=min(stored.delay_s, WAIT_S_MAX),
-            backoff_in_s=_wait_s(stored.backoff_in_s - passed_s),
+    def lease(self, at: Moment, **more: Any) -> Lease:
+        """The lease, with its clock now and further fields. Only time that is proven to have passed
+        since the stamp counts."""
+        clock, slow_s = self.stored.clock, self.stored.slow_s
+        passed_s = at.passed_s(self.stamp, self.boot, self.uptime_s)
+        clock = structs.replace(
+            clock,
+            next_in_s=_wait_s(clock.next_in_s - passed_s),
+            rested_s=None if clock.rested_s is None else clock.rested_s + passed_s,
+            delay_s=min(clock.delay_s, WAIT_S_MAX),
+            backoff_in_s=_wait_s(clock.backoff_in_s - passed_s),
         )
+        slow_s = None if slow_s is None else min(slow_s, WAIT_S_MAX)
+        return structs.replace(self.stored, clock=clock, slow_s=slow_s, **more)
 
 
 _Offer = tuple[float, int, int, int, Queued]  # a URL, behind its place among others
@@ -161,10 +157,10 @@ class Leases:
         if not found:
             return None
         keys: list[Values] = [(key,) for _, key in found]
-        for row in self._sql.read_many(list[_SlotRow], "leases", keys, 1):
-            if row.lease is None:
-                slow_s = None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX)
-                return Glance(clock=row.clock(at), paused=row.paused, slow_s=slow_s)
+        for row in self._sql.read_many(list[_LeaseRow], "leases", keys, 1):
+            if row.session is None:
+                lease = row.lease(at)
+                return Glance(clock=lease.clock, paused=lease.paused, slow_s=lease.slow_s)
         return Glance(clock=None)
 
     def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
@@ -181,31 +177,25 @@ class Leases:
             return []  # it was ended, and will learn so
         keys: list[Values] = [(key,) for key in ids]
         most = COPIES_PER_LEASE + 1  # origins counted: one more shows that there are more
-        rows = self._sql.read_many(list[_SlotRow], "leases", keys, most)
+        rows = self._sql.read_many(list[_LeaseRow], "leases", keys, most)
         place = {key: n for n, key in enumerate(ids)}
         rows.sort(key=lambda row: place[row.id])  # they were locked in the order of their ids
         self._sql.many("lease", [(row.id, self.tick(at.now_s)) for row in rows], self._session)
         self._names.forget_bodies()
         for row in rows:
-            self._leased[row.name] = LeasedHost(row.id, row.epoch + 1, row.ring)
+            self._leased[row.stored.slot] = LeasedHost(row.id, row.stored.epoch, row.ring)
         prefetched: Mapping[str, Prefetched] = {}
         if urls is not None:
-            wants = [Prefetch(slot=row.name, count=urls, referrers=referrers) for row in rows]
+            slots = [row.stored.slot for row in rows]
+            wants = [Prefetch(slot=slot, count=urls, referrers=referrers) for slot in slots]
             prefetched = self.prefetch(wants, at.now_s)
         copies, large = self._copies([(row.id,) for row in rows if row.origins])
         return [
-            Lease(
-                slot=row.name,
-                epoch=row.epoch + 1,
-                clean=row.clean,
-                clock=row.clock(at),
-                paused=row.paused,
-                slow_s=None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX),
-                visited=row.visited,
-                body_bytes=row.body_bytes,
+            row.lease(
+                at,
                 robots=copies.get(row.id, {}),
                 robots_large=large.get(row.id, {}),
-                prefetched=prefetched.get(row.name, _EMPTY),
+                prefetched=prefetched.get(row.stored.slot, row.stored.prefetched),
                 robots_all=row.origins <= COPIES_PER_LEASE,
             )
             for row in rows

@@ -101,25 +101,25 @@ class PulseConnection:
 
     def __init__(self, location: ServerLocation, lineage: Lineage) -> None:
         self._location = location
-        self.connection = ServerConnection(location, self._prepare)
-        self.sql = self.connection.sql
+        self.server = ServerConnection(location, self._prepare)
+        self.sql = self.server.sql
         self._lineage = lineage
-        self._server = ""
+        self._identity = ""  # of the server
 
     async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
         await check_readable(db, self._location)
         place = await place_of(db)
         self._lineage.connected(place)
-        self._server = place.server
+        self._identity = place.server
 
     def within(self, until_s: float, work: Callable[[PostgresStatements], T]) -> T:
         """Return `work(statements)`, which has until then (`time.monotonic`). Raises what it
         raises."""
         self.sql.limit(until_s - time.monotonic())
-        if self._lineage.server not in (None, self._server):
+        if self._lineage.server not in (None, self._identity):
             self.sql.drop()  # a server that was replaced may still answer
         try:
-            self.connection.ensure_open()
+            self.server.ensure_open()
             return work(self.sql)
         except TransactionConflict as error:
             self.sql.drop()
@@ -130,7 +130,7 @@ class PulseConnection:
 
     def close(self) -> None:
         self.sql.limit(_CLOSE_S)
-        self.connection.close()
+        self.server.close()
 
 
 class Pulses:
@@ -226,7 +226,7 @@ class Pulses:
                 raise
             return None
         finally:
-            self._times_opened = connection.connection.times_opened
+            self._times_opened = connection.server.times_opened
 
     def _renew(
         self, session: int, status: WorkerStatus, sql: PostgresStatements

@@ -566,16 +566,19 @@ SELECT json_rows(id) FROM (
 -- name: leases
 WITH v (id bigint) AS ROWS
 SELECT json_rows(json_array(
-  s.id, s.name, s.epoch, s.ring, s.lease, s.stamp, s.boot, s.uptime_s,
-  CASE WHEN s.clean = 1 AND (s.stamp > c.distrusted {sqlite: OR s.contacts = 0}) THEN 1 ELSE 0 END,
-  s.paused, CASE WHEN s.slow_s IS NOT NULL THEN least(s.slow_s, 1e12) END, s.visited, s.body_bytes,
+  s.id, s.ring, s.lease, s.stamp, s.boot, s.uptime_s,
   (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT $1::bigint) AS q),
   json_array(
-    least(s.rest_s, 1e12), CASE WHEN s.rested_s IS NOT NULL THEN least(s.rested_s, 1e12) END,
-    least(s.delay_s, 1e12), s.delay_source,
-    CASE WHEN s.latency_s IS NOT NULL THEN least(s.latency_s, 1e12) END, s.backoff_level,
-    least(coalesce(s.backoff_s, 0.0), 1e12), s.denials, s.connect_failures, s.backoff_status,
-    s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.unproven
+    s.name, s.epoch + 1,
+    CASE WHEN s.clean = 1 AND (s.stamp > c.distrusted {sqlite: OR s.contacts = 0}) THEN 1 ELSE 0 END,
+    json_array(
+      least(s.rest_s, 1e12), CASE WHEN s.rested_s IS NOT NULL THEN least(s.rested_s, 1e12) END,
+      least(s.delay_s, 1e12), s.delay_source,
+      CASE WHEN s.latency_s IS NOT NULL THEN least(s.latency_s, 1e12) END, s.backoff_level,
+      least(coalesce(s.backoff_s, 0.0), 1e12), s.denials, s.connect_failures, s.backoff_status,
+      s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.unproven
+    ),
+    s.paused, CASE WHEN s.slow_s IS NOT NULL THEN least(s.slow_s, 1e12) END, s.visited, s.body_bytes
   )
 ))
 FROM (
