@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import asyncpg
 import msgspec
 
-from storage.engine.connection_thread import LazyThread, open_thread
+from storage.engine.connection_thread import ThreadedReads
 from storage.engine.statements import Statements, TransactionConflict, Values
 from storage.location import ServerLocation
 from storage.postgres.connection import SETTINGS
@@ -41,55 +41,34 @@ def server_reader(location: ServerLocation) -> Reader:
 
     It connects at the first call, which may raise StoreRefused, and again where the connection was
     cut."""
-    return Reader(_Server(location))
+    connect, report = partial(_connected, location), partial(_spooled, location)
+    return Reader(ThreadedReads(f"the database {location}", connect, report))
 
 
-class _Server:
-    """`storage.engine.databases.ReadDatabase`."""
-
-    def __init__(self, location: ServerLocation) -> None:
-        self.name = f"the database {location}"
-        self._location = location
-        self._lazy = LazyThread(self.name, self._connect)
-        self.open = self._lazy.open
-        self.close = self._lazy.close
-
-    def _connect(self) -> ReadConnection:
-        connection = ReadConnection(self._location)
-        try:
-            connection.open()
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    async def read(self, work: Callable[[Statements], T]) -> T:
-        thread = await self._lazy.open()
-        return await thread.run(lambda connection: connection.read(work))
-
-    async def report(self, kind: str) -> AsyncGenerator[Values, None]:
-        thread = await open_thread(self.name, partial(self._spool, kind))
-        try:
-            while rows := await thread.run(Spool.read):
-                for row in rows:
-                    yield row
-        finally:
-            await thread.close()
-
-    def _spool(self, kind: str) -> Spool:
-        spool = Spool()
-        try:
-            with contextlib.closing(self._connect()) as connection:
-                connection.read_all(statements("reports")[kind], spool.write)
-            spool.rewind()
-        except BaseException:
-            spool.close()
-            raise
-        return spool
+def _connected(location: ServerLocation) -> ServerReads:
+    connection = ServerReads(location)
+    try:
+        connection.open()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
-class ReadConnection:
-    """A connection that changes nothing. Its methods raise StoreRefused and StoreError."""
+def _spooled(location: ServerLocation, kind: str) -> Spool:
+    spool = Spool()
+    try:
+        with contextlib.closing(_connected(location)) as connection:
+            connection.read_all(statements("reports")[kind], spool.write)
+        spool.rewind()
+    except BaseException:
+        spool.close()
+        raise
+    return spool
+
+
+class ServerReads:
+    """`storage.engine.connection_thread.ReadConnection`."""
 
     def __init__(self, location: ServerLocation) -> None:
         self._location = location

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from storage.columns import REPORTS
-from storage.engine.connection_thread import ConnectionThread, LazyThread, open_thread
+from storage.engine.connection_thread import ConnectionThread, ThreadedReads
 from storage.engine.in_flight import InFlight
 from storage.engine.statements import Statements, Values
 from storage.engine.transactions import Transactions
@@ -25,6 +25,7 @@ from storage.sqlite.schema import (
     connect_memory,
     connect_reader,
     connect_writer,
+    described,
     translate,
 )
 from storage.sqlite.statements import SqliteStatements, statements
@@ -81,6 +82,7 @@ class SqliteConnection:
 T = TypeVar("T")
 
 
+_ROWS_AT_ONCE: Final = 500
 # Errors about a value; all other errors of the sqlite3 module are about the file.
 _OF_VALUES: Final = (
     sqlite3.IntegrityError,
@@ -189,13 +191,11 @@ class MemoryDatabase:
     run_whole = run
 
     async def read(self, work: Callable[[Statements], T]) -> T:
-        try:
+        with described(self.name):
             return work(self._connection.sql)
-        except FAILURES as error:
-            raise self.translate(error) from error
 
     async def report(self, kind: str) -> AsyncGenerator[Values, None]:
-        for row in _report_rows(self.db, kind):
+        for row in self.db.execute(statements("reports")[kind]).fetchall():
             yield row
 
     def translate(self, error: Exception) -> StoreError:
@@ -205,61 +205,52 @@ class MemoryDatabase:
 def file_reader(path: Path | str) -> Reader:
     """Return the reader of a file. It opens the file at the first call, which may raise
     StoreRefused."""
-    return Reader(_File(Path(path)))
+    path = Path(path)
+    name = f"the database {path}"
+    connect, report = partial(_FileReads, path, name), partial(_FileReport, path, name)
+    return Reader(ThreadedReads(name, connect, report))
 
 
-class _File:
-    """`storage.engine.databases.ReadDatabase`."""
+class _FileReads:
+    """`storage.engine.connection_thread.ReadConnection`."""
 
-    def __init__(self, path: Path) -> None:
-        self.name = f"the database {path}"
-        self._path = path
-        self._lazy = LazyThread(self.name, self._connect)
-        self.open = self._lazy.open
-        self.close = self._lazy.close
+    def __init__(self, path: Path, name: str) -> None:
+        self._name = name
+        with described(name):
+            self._sql = SqliteStatements(connect_reader(path))
 
-    def _connect(self) -> SqliteConnection:
-        with self._translated():
-            return SqliteConnection(connect_reader(self._path))
+    def read(self, work: Callable[[Statements], T]) -> T:
+        with described(self._name):
+            return work(self._sql)
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except FAILURES as error:
-            raise translate(error, self.name) from error
+    def close(self) -> None:
+        self._sql.db.close()
 
-    async def read(self, work: Callable[[Statements], T]) -> T:
-        thread = await self._lazy.open()
-        with self._translated():
-            return await thread.run(lambda connection: work(connection.sql))
 
-    async def report(self, kind: str) -> AsyncGenerator[Values, None]:
-        thread = await open_thread(self.name, partial(self._connect_spool, kind))
-        try:
-            after = 0
-            while rows := await self._spooled(thread, after):
-                after = rows[-1][0]
-                for row in rows:
-                    yield row[1:]
-        finally:
-            await thread.close()
+class _FileReport:
+    """`storage.engine.connection_thread.ReportRows`."""
 
-    def _connect_spool(self, kind: str) -> SqliteConnection:
-        connection = self._connect()
-        try:
-            with self._translated():
-                _spool_report(connection.sql.db, kind)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def __init__(self, path: Path, name: str, kind: str) -> None:
+        self._name = name
+        self._last = 0  # row that was read
+        columns = ", ".join(REPORTS[kind])
+        with described(name), contextlib.ExitStack() as opened:
+            self._db = opened.enter_context(contextlib.closing(connect_reader(path)))
+            self._db.execute("PRAGMA query_only = OFF")  # it forbids temporary files too
+            self._db.execute(f"CREATE TEMP TABLE report ({columns})")
+            self._db.execute(f"INSERT INTO temp.report ({columns}) {statements('reports')[kind]}")
+            self._db.execute("PRAGMA query_only = ON")
+            opened.pop_all()
 
-    async def _spooled(
-        self, thread: ConnectionThread[SqliteConnection], after: int
-    ) -> Sequence[tuple[Any, ...]]:
-        with self._translated():
-            return await thread.run(partial(_spooled, after=after))
+    def read(self) -> Sequence[Values]:
+        sql = "SELECT rowid, * FROM temp.report WHERE rowid > ? ORDER BY rowid LIMIT ?"
+        with described(self._name):
+            rows = self._db.execute(sql, (self._last, _ROWS_AT_ONCE)).fetchall()
+        self._last = rows[-1][0] if rows else self._last
+        return [row[1:] for row in rows]
+
+    def close(self) -> None:
+        self._db.close()
 
 
 def file_store(
@@ -307,27 +298,3 @@ def memory_store(
         queries_per_path_max=queries_per_path_max,
     )
     return Store(calls, Reader(database))
-
-
-_ROWS_AT_ONCE: Final = 500
-
-
-def _report_rows(db: sqlite3.Connection, kind: str) -> Sequence[tuple[Any, ...]]:
-    """All rows of a report."""
-    return db.execute(statements("reports")[kind]).fetchall()
-
-
-def _spool_report(db: sqlite3.Connection, kind: str) -> None:
-    """Write the rows of a report to a temporary file, for `_spooled`: no transaction must be open
-    while a caller reads them."""
-    db.execute("PRAGMA query_only = OFF")  # it forbids temporary files too
-    names = ", ".join(REPORTS[kind])
-    db.execute(f"CREATE TEMP TABLE report ({names})")
-    db.execute(f"INSERT INTO temp.report ({names}) {statements('reports')[kind]}")
-    db.execute("PRAGMA query_only = ON")
-
-
-def _spooled(connection: SqliteConnection, *, after: int) -> Sequence[tuple[Any, ...]]:
-    """Return the next rows, each behind its number, which the next call takes as `after`."""
-    sql = "SELECT rowid, * FROM temp.report WHERE rowid > ? ORDER BY rowid LIMIT ?"
-    return connection.sql.db.execute(sql, (after, _ROWS_AT_ONCE)).fetchall()

@@ -74,6 +74,15 @@ def translate(error: Exception, name: str) -> StoreError:
     return StoreError(f"{name} cannot be used: {cause or 'SQLite failed'}{detail}")
 
 
+@contextlib.contextmanager
+def described(name: str) -> Iterator[None]:
+    """Raise StoreError for failures of the medium in the block."""
+    try:
+        yield
+    except FAILURES as error:
+        raise translate(error, name) from error
+
+
 def check_file(path: Path, *, must_exist: bool = False, copies: bool = False) -> bool:
     """Check a file without changing it; return whether it contains a database.
 
