@@ -14,7 +14,7 @@ from crawler.clock import Clock, RealClock
 from storage.location import LEASE_S, FileLocation, Location, ServerLocation
 from storage.reader import Reader
 from storage.safe_files import FILE_MODE
-from storage.sqlite import MemoryStore, SqliteStore, file_reader
+from storage.sqlite import file_reader, file_store, memory_store
 from storage.store import Store, StoreRefused, WorkerStatus
 from storage.timekeeper import machine_uptime
 
@@ -64,9 +64,9 @@ def open_store(
     """
     if isinstance(location, ServerLocation):
         _require_asyncpg()
-        from storage.postgres import PostgresStore
+        from storage.postgres import server_store
 
-        return PostgresStore(
+        return server_store(
             location,
             wall=clock.wall,
             monotonic=clock.monotonic,
@@ -75,7 +75,7 @@ def open_store(
             lease_s=lease_s,
             start_wait_s=start_wait_s,
         )
-    return SqliteStore(
+    return file_store(
         location.path,
         wall=clock.wall,
         monotonic=clock.monotonic,
@@ -86,9 +86,9 @@ def open_store(
     )
 
 
-def open_memory_store(clock: Clock, *, queries_per_path_max: float = 1000) -> MemoryStore:
+def open_memory_store(clock: Clock, *, queries_per_path_max: float = 1000) -> Store:
     """Return a store without a file, for crawls that keep nothing."""
-    return MemoryStore(
+    return memory_store(
         wall=clock.wall, monotonic=clock.monotonic, queries_per_path_max=queries_per_path_max
     )
 
@@ -178,9 +178,9 @@ def _copy_target(target: Location, mode: int) -> AbstractAsyncContextManager[Cop
 
         return SqliteTarget(target.path, mode=mode)
     _require_asyncpg()
-    from storage.postgres.copying import PostgresTarget
+    from storage.postgres import copying
 
-    return PostgresTarget(target)
+    return copying.open_target(target)
 
 
 def _copy_source(source: Location) -> AbstractAsyncContextManager[CopySource]:
@@ -188,9 +188,9 @@ def _copy_source(source: Location) -> AbstractAsyncContextManager[CopySource]:
         from storage.sqlite.copying import SqliteSource
 
         return SqliteSource(source.path)
-    from storage.postgres.copying import PostgresSource
+    from storage.postgres import copying
 
-    return PostgresSource(source)
+    return copying.open_source(source)
 
 
 async def _wait_for_others(given: CopySource, store: Store, session: int) -> None:

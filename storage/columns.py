@@ -8,7 +8,7 @@ from typing import Final
 
 from policies.robots_state import RobotsState
 from storage.sql_source import SHARED, read_script
-from storage.store import UrlState
+from storage.url_records import UrlState
 
 CONTACTS_KEPT: Final = 50  # per host, for the timeline and the audit
 

@@ -92,11 +92,9 @@ class CopySource(Protocol):
 
     async def others(self, session: int) -> Mapping[str, int]:
         """Return a number that live sessions increase, by a description of each but this one."""
-        ...
 
     async def columns(self, table: str) -> Sequence[str]:
         """Return the columns of a table that hold data of their own."""
-        ...
 
     async def state(self) -> CrawlState: ...
 
@@ -104,7 +102,6 @@ class CopySource(Protocol):
         self, table: Table, columns: Sequence[str], after: Values | None
     ) -> Sequence[Values]:
         """Return up to `table.rows_at_once` rows with keys above `after`, ascending."""
-        ...
 
 
 class CopyTarget(Protocol):
@@ -117,21 +114,17 @@ class CopyTarget(Protocol):
     async def copied_from(self) -> tuple[bytes, int] | None:
         """Return `secret` and `writer` of the crawl of which this is an incomplete copy; None for
         an empty database. Raises StoreRefused for any other."""
-        ...
 
     async def begin(self, state: CrawlState) -> None:
         """Mark the database as an incomplete copy of this crawl."""
-        ...
 
     async def last_key(self, table: Table) -> Values | None:
         """Return the largest key of a table; None if it is empty."""
-        ...
 
     async def write(self, table: Table, columns: Sequence[str], rows: Sequence[Values]) -> None: ...
 
     async def finish(self, state: CrawlState) -> None:
         """Write the state, make room above the copied ids, and remove the mark."""
-        ...
 
 
 class CopyProgress(Struct, frozen=True):

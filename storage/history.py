@@ -1,4 +1,4 @@
-"""The history of a crawl as it crosses the `Store` protocol: what was counted in each minute, and
+"""The history of a crawl as it crosses a `Store`: what was counted in each minute, and
 marks for what happened to the crawl itself."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MERGED_AT_ONCE: Final = 30  # minutes
 
 
 class HistoryCounts(Struct, frozen=True, kw_only=True):
-    """What one session counted in one step.
+    """What one session counted in one step. The fields are the columns of its row, in their order.
 
     at: its begin, Unix seconds, a multiple of `step_s` (MINUTE_S, or HOUR_S once it is folded).
     session: who counted it; of a folded or merged one, who did that.
@@ -38,8 +38,8 @@ class HistoryCounts(Struct, frozen=True, kw_only=True):
     request began after its host's delay was over.
     """
 
-    at: int
     step_s: int = MINUTE_S
+    at: int
     session: int = 0
     observed_s: float = 0.0
     success: int = 0
@@ -67,7 +67,8 @@ class MarkKind(enum.StrEnum):
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """One event in the life of a crawl. `session` and `number` name it.
+    """One event in the life of a crawl. `session` and `number` name it. The fields are the columns
+    of its row, in their order.
 
     at: Unix seconds. until: of a start, a hold and a trouble, when it ended (the process, in the
     case of a start), or up to when it is known to have lasted; otherwise `at`. lasting: it had not
@@ -78,10 +79,10 @@ class Mark(Struct, frozen=True, kw_only=True):
 
     session: int
     number: int
-    kind: MarkKind
     at: float
     until: float
     lasting: bool = False
+    kind: MarkKind
     reason: str = ""
     sentence: str = ""
     actor: str = ""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from storage.store import Row
+from storage.read_records import Row
 
 ROWS_MAX: Final = 1000  # of one page, which the caller holds in memory
 

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 class Stats(Struct, frozen=True, kw_only=True):
     """Row counts of the views, the sum of body bytes, and how often the database was found to have
-    gone back in time, the last time at `returned_at` (Unix seconds by the server's clock)."""
+    gone back in time, the last time at `returned_at` (Unix seconds by the server's clock). The
+    fields are the columns of the statement `totals`, in their order."""
 
     visited: int
     blocked: int

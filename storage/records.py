@@ -1,5 +1,5 @@
-"""Hosts, commits and workers as they cross the `Store` protocol: clocks, leases, prefetched URLs,
-batches, pulses.
+"""Hosts, commits and workers as they cross a `Store`: clocks, leases, prefetched URLs, batches,
+pulses.
 
 Times of a host's clock are durations in seconds from now (`..._in_s`), or since (`rested_s`); see
 `storage.store`.
@@ -96,8 +96,9 @@ class Prefetched(Struct, frozen=True, kw_only=True):
     next_revisit_in_s: float | None = None
 
 
-class Lease(Struct, frozen=True, kw_only=True):
-    """The right of one worker to contact one host."""
+class Lease(Struct, frozen=True, kw_only=True, array_like=True):
+    """The right of one worker to contact one host. The statement `leases` lists the columns in the
+    order of the first fields."""
 
     slot: str
     epoch: int  # the fencing token: it grows with every lease of the host
@@ -109,8 +110,8 @@ class Lease(Struct, frozen=True, kw_only=True):
     body_bytes: int  # of those pages, for max_bytes_per_host
     # By origin; of many origins, some with queued URLs first. Those with a large file are in
     # `robots_large` instead, with the size of the file in bytes (`Store.robots_get`).
-    robots: Mapping[str, RobotsState]
-    prefetched: Prefetched
+    robots: Mapping[str, RobotsState] = {}
+    prefetched: Prefetched = Prefetched(urls=(), next_due_in_s=None)
     robots_all: bool = True  # `robots` and `robots_large` contain all that is stored for this slot
     robots_large: Mapping[str, int] = {}
 

@@ -52,11 +52,9 @@ class Dialect(Protocol):
 
     def words(self, source: str) -> str:
         """Replace the words that mean the same wherever they are."""
-        ...
 
     def statement(self, sql: str) -> str:
         """Return a statement, of whose words that is done, with its parameters and rows."""
-        ...
 
 
 def statements_of(file: str, dialect: Dialect) -> dict[str, str]:

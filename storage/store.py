@@ -1,8 +1,8 @@
-"""The durable state of one crawl: the `Store` protocol, which every storage engine implements.
+"""The durable state of one crawl: `Store`, on the database of any storage engine.
 
-The docstrings here are the contract; `tests/storage/contract` holds every engine to it. The values
-that cross it (`storage.url_records`, `storage.records`, `storage.read_records`) and the errors can
-be imported from here.
+The docstrings of its methods are the contract, here and in `storage.engine`;
+`tests/storage/contract` holds every engine to it. The values that cross it (`storage.url_records`,
+`storage.records`, `storage.read_records`) and the errors can be imported from here.
 
 Two kinds of time cross this seam:
 
@@ -14,11 +14,18 @@ Two kinds of time cross this seam:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Protocol
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from functools import update_wrapper
+from math import inf
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
-from policies.robots_state import RobotsState
-from storage.history import HistoryCounts, Mark
+from storage.engine import commits, history_table, operator_work, robots_work
+from storage.engine.databases import WorkerSession
+from storage.engine.in_flight import NOTHING_LEFT
+from storage.engine.transactions import Transactions
+from storage.engine.writer import Writer
 from storage.read_records import Row, RowPage, Stats
 from storage.records import (
     Batch,
@@ -39,6 +46,7 @@ from storage.records import (
     WorkerStatus,
 )
 from storage.store_errors import SEEDS_AT_ONCE, SUSPECT_REST_S, StoreError, StoreRefused
+from storage.thread_work import finish
 from storage.transient_faults import TransientFaults
 from storage.url_records import (
     Before,
@@ -65,57 +73,59 @@ from storage.url_records import (
     Visited,
 )
 
+if TYPE_CHECKING:
+    from storage.reader import Reader
+
 __all__ = [
-    "SEEDS_AT_ONCE",
-    "SUSPECT_REST_S",
-    "Batch",
-    "Before",
-    "BlockReason",
-    "Blocked",
-    "Completed",
-    "Contact",
-    "Dropped",
-    "Failed",
-    "Glance",
-    "HostClock",
-    "HostUpdate",
-    "Judged",
-    "Lease",
-    "LeasedAddress",
-    "Link",
-    "Looked",
-    "Malformed",
-    "Moved",
-    "Order",
-    "Outcome",
-    "Outlink",
-    "Outlook",
-    "Plan",
-    "Pointer",
-    "Prefetch",
-    "Prefetched",
-    "Pulse",
-    "Queued",
-    "Rel",
-    "Retry",
-    "Revisited",
-    "RobotsDue",
-    "Row",
-    "RowPage",
-    "SitemapRead",
-    "Stats",
-    "Store",
-    "StoreError",
-    "StoreRefused",
-    "StoreTelemetry",
-    "Unplanned",
-    "UrlState",
-    "Visited",
-    "WorkerStatus",
+    "SEEDS_AT_ONCE", "SUSPECT_REST_S", "Batch", "Before", "BlockReason", "Blocked", "Completed",
+    "Contact", "Dropped", "Failed", "Glance", "HostClock", "HostUpdate", "Judged", "Lease",
+    "LeasedAddress", "Link", "Looked", "Malformed", "Moved", "Order", "Outcome", "Outlink",
+    "Outlook", "Plan", "Pointer", "Prefetch", "Prefetched", "Pulse", "Queued", "Rel", "Retry",
+    "Revisited", "RobotsDue", "Row", "RowPage", "SitemapRead", "Stats", "Store", "StoreError",
+    "StoreRefused", "StoreTelemetry", "Unplanned", "UrlState", "Visited", "WorkerStatus",
 ]  # fmt: skip
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-class Store(Protocol):
+_BREAKS: Final = object()
+
+
+def transaction(
+    work: Callable[Concatenate[Writer, P], T], *, session: bool = False, refused: object = _BREAKS
+) -> Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]:
+    """A method of `Store` that is one transaction.
+
+    session: its first argument is a session, and must be the open one.
+    refused: what it returns where the database refuses a value; without it the store is broken.
+    """
+
+    async def method(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if session:
+            self._calls.check_session(cast("int", args[0]))
+
+        def run(writer: Writer) -> T:
+            return work(writer, *args, **kwargs)
+
+        if refused is _BREAKS:
+            return await self._calls.must_run(run)
+        return await self._calls.run_or(run, cast("T", refused))
+
+    return update_wrapper(method, work)
+
+
+def transactions(
+    work: Callable[Concatenate[Transactions, P], T],
+) -> Callable[Concatenate[Store, P], T]:
+    """A method of `Store` that chooses its transactions."""
+
+    def method(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return work(self._calls, *args, **kwargs)
+
+    return update_wrapper(method, work)
+
+
+class Store:
     """The durable state of one crawl. One session writes at a time; in a store that is `shared`,
     any number of them do, one per worker. The calls of a session may be concurrent.
 
@@ -148,17 +158,25 @@ class Store(Protocol):
     - A lookup by such a name finds nothing.
     """
 
-    # ------------------------------------------------------------ sessions
+    def __init__(
+        self, calls: Transactions, reader: Reader, worker: WorkerSession | None = None
+    ) -> None:
+        """reader: of the same database. worker: where several sessions write at a time."""
+        self._calls = calls
+        self.reader = reader
+        self._worker = worker
 
     @property
     def faults(self) -> TransientFaults:
         """The transient fault that calls are waiting for, if any."""
-        ...
+        return self._calls.faults
 
     def set_patience(self, seconds: float) -> None:
         """Set how long a transient fault may last before it counts as a failure: this long from
         its beginning, or from now if it has begun. 30 s until this is called."""
-        ...
+        self._calls.set_patience(seconds)
+
+    # ------------------------------------------------------------ sessions
 
     async def open_session(self, name: str) -> int:
         """Open the store for writing and begin a session; return its number, above all before.
@@ -169,15 +187,56 @@ class Store(Protocol):
         well under a second at any size. Raises StoreRefused if another process has the store open
         that cannot share it.
         """
-        ...
+        was_open = self._calls.is_open
+        try:
+            if not was_open:
+                await self._calls.open()
+            session = await self._begin(name)
+        except BaseException:
+            if not was_open:
+                await self.close()
+            raise
+        if self._worker is not None:
+            try:
+                await self._worker.begin()
+            except BaseException:
+                await self.close(session)
+                raise
+        return session
+
+    async def _begin(self, name: str) -> int:
+        calls, in_flight = self._calls, self._calls.database.in_flight
+        last = await calls.must_run(Writer.last_time)
+        if last is not None:
+            calls.time.resume(*last)
+        left = in_flight.left() if not calls.session else NOTHING_LEFT
+        await calls.begin(_shown(name), left)
+        in_flight.begin(calls.session)
+        return calls.session
 
     async def name_session(self, session: int, name: str) -> None:
         """Give the session another name."""
-        ...
+        calls = self._calls
+        calls.check_session(session)
+        await calls.run_or(lambda writer: writer.name_session(calls.number, _shown(name)), None)
 
     async def close(self, session: int | None = None) -> None:
         """End the session and release the store. Hosts that were not released stay not `clean`."""
-        ...
+        self._calls.begin_closing()
+        if self._calls.is_open:
+            await finish(asyncio.ensure_future(self._end()))
+
+    async def _end(self) -> None:
+        """Release the database, whether or not the end of the session can be recorded."""
+        calls, worker = self._calls, self._worker
+        if worker is not None:
+            await worker.end()
+        with contextlib.suppress(StoreError):
+            if calls.session:
+                await calls.must_run(lambda writer: writer.end(calls.number))
+                if worker is not None:
+                    await worker.free()
+        await calls.close()
 
     def in_flight(self, id_: int) -> None:
         """Record that a request for this URL is about to be sent. Returns immediately and never
@@ -188,27 +247,27 @@ class Store(Protocol):
         SUSPECT_REST_S (a sitemap: immediately, so that runs that visit few pages read it at all).
         A URL that is a suspect already fails as `quarantined` instead.
         """
-        ...
+        self._calls.database.in_flight.add(id_)
 
     def not_in_flight(self, id_: int) -> None:
         """Record that this URL will have no outcome after all."""
-        ...
+        self._calls.database.in_flight.remove(id_)
 
     def robots_in_flight(self, slot: str, origin: str) -> None:
         """As `in_flight`, for fetching, parsing and storing the robots.txt of an origin, until
         `robots_not_in_flight`; see `policies.quarantine`."""
-        ...
+        self._calls.database.in_flight.add((slot, origin))
 
     def robots_not_in_flight(self, slot: str, origin: str) -> None:
         """Record that this robots.txt is stored, or not fetched after all."""
-        ...
+        self._calls.database.in_flight.remove((slot, origin))
 
     # ------------------------------------------------------------ workers of a shared store
 
     @property
     def shared(self) -> bool:
         """Whether several sessions may write at a time. If not, `pulse` is never needed."""
-        ...
+        return self._calls.database.shared
 
     async def pulse(self, session: int, status: WorkerStatus) -> Pulse | None:
         """Renew the session, and report what this worker does; to be called about once a second,
@@ -228,271 +287,67 @@ class Store(Protocol):
         lease, without waiting for calls that are being repeated (see `faults`). Raises StoreError
         if the failure will not pass.
         """
-        ...
+        self._calls.check_session(session)
+        if self._worker is None:
+            return Pulse(lease_s=inf, paused=await self.paused())
+        return await self._worker.pulse(status)
 
-    async def publish(self, session: int, order: Order) -> None:
-        """Send an order to all other live workers, who receive it with their next pulses."""
-        ...
+    publish = transaction(Writer.publish, session=True)
 
     # ------------------------------------------------------------ links and outcomes
 
-    async def add(
-        self, links: Sequence[Link], *, revive: bool = False, referrer: int | None = None
-    ) -> Completed:
-        """Insert new URLs (seeds, entries of sitemaps) as `complete` does; `added` counts them.
-
-        A known URL that is now a seed becomes one, and its depth is lowered to the link's. One
-        that is now a sitemap becomes one, and is queued again if it was visited as a page, or read
-        before `again_before`, or at a time that still lies more than a day ahead.
-
-        The `data` of a known URL is replaced by that of a seed that has any.
-
-        revive: also queue the failed URLs among them again; `added` counts those too.
-        referrer: id of the sitemap that lists them.
-        """
-        ...
-
-    def seeds(self) -> AsyncGenerator[Sequence[str], None]:
-        """Yield the URLs that scope is relative to, oldest first, in non-empty lists of at most
-        SEEDS_AT_ONCE; each list is a transaction.
-
-        These are the seeds that were given, and the URLs that redirects led to from them (`hops`)
-        if those were visited and redirect no further. A caller that stops early must close the
-        generator (`contextlib.aclosing`).
-        """
-        ...
-
-    async def complete(self, session: int, batch: Batch) -> Completed:
-        """Commit outcomes with their links, host clocks, skip counts and releases; then prefetch.
-
-        - An outcome of a host whose lease is not this session's is dropped, and the slot is in
-          `stale`; its links are stored. The batch names the lease by the epoch in the HostUpdate
-          of that slot, which it must contain.
-        - An outcome of a URL that is no longer queued is dropped as well, with these exceptions.
-          An answer counts for a URL that has failed with its host meanwhile. A Visited with
-          `again`, a Revisited and a Blocked (which withdraws the page) count for a visited URL; a
-          Revisited, and a SitemapRead with `again`, count for a sitemap that has a plan.
-        - A Visited of a URL that has become a sitemap changes nothing: it must be read as one.
-        - New links are queued, up to `max_queries_per_path` (beyond it they are counted as skipped
-          under `Skip.MAX_QUERIES_PER_PATH`; seeds are exempt), with the outcome's URL as referrer.
-          An origin that is known stays in its slot (see `Moved`), and `added` counts it there.
-        - A link to a queued URL by a shorter path lowers the URL's depth, which may move it forward
-          in its host's queue. Nothing else about a known URL changes.
-        - A Visited whose `redirect_url` is blocked is stored as blocked with the reason `redirect`
-          and the target's verdict. When a URL becomes blocked, so does every visited URL that
-          redirects to it, through any chain. If there are very many, some follow in further
-          transactions before this returns; after a crash or a cancellation in between, the rest
-          follows with the next commit.
-        - `outlinks` are rows of the view `links` for as long as the page is visited. Their targets,
-          and `canonical_url`, are recorded but not queued.
-        - The counters of hosts change in the same transaction.
-        """
-        ...
+    add = transactions(commits.add)
+    seeds = transactions(commits.seeds)
+    complete = transactions(commits.complete)
 
     # ------------------------------------------------------------ leases
 
-    async def claim(
-        self, session: int, *, hosts: int, urls_per_host: int, referrers: bool = False
-    ) -> Sequence[Lease]:
-        """Lease up to `hosts` free hosts that may be contacted now and have queued URLs due, with
-        up to `urls_per_host` URLs each. The host that became ready first is first; of equal ones,
-        the one that was leased longest ago. Paused hosts are left out. referrers: as in
-        Prefetch."""
-        ...
-
-    async def acquire(self, session: int, slots: Sequence[str]) -> Mapping[str, Lease]:
-        """Lease these hosts, whether known or not, without prefetched URLs. Slots that are already
-        leased are missing from the result."""
-        ...
-
-    async def glance(self, session: int, slot: str) -> Glance | None:
-        """Return what is stored of a host, without leasing it; None if it is unknown, as it then
-        remains."""
-        ...
-
-    async def outlook(self, session: int) -> Outlook:
-        """Return when work of hosts that are not leased falls due."""
-        ...
-
-    async def forget(self, slot: str) -> None:
-        """Tell the store that a caller with URLs of its own has released this host. A store in
-        memory deletes what it knows of the host, unless URLs belong to it or it is leased; a store
-        in a file keeps it."""
-        ...
+    claim = transaction(Writer.claim, session=True)
+    acquire = transactions(commits.acquire)
+    glance = transaction(Writer.glance, session=True)
+    outlook = transaction(Writer.outlook, session=True)
+    forget = transactions(commits.forget)
 
     # ------------------------------------------------------------ recrawls
 
-    async def revisits_due(self, session: int, *, limit: int) -> Sequence[str]:
-        """Return slots of free hosts that may be contacted now and have visited URLs due again,
-        the longest due first. Lease them with `acquire`, and prefetch with `revisits`."""
-        ...
-
-    async def unplanned(
-        self, session: int, *, after: int, limit: int
-    ) -> tuple[Sequence[Unplanned], int | None]:
-        """Return the visited URLs without a plan among the `limit` ids above `after`, and the
-        `after` of the next call (None at the end). They were visited while recrawling was off."""
-        ...
-
-    async def plan(self, session: int, plans: Mapping[int, Plan]) -> None:
-        """Store plans by the id of the URL. URLs that are not visited, or have a plan, are left
-        unchanged."""
-        ...
+    revisits_due = transaction(Writer.revisits_due, session=True)
+    unplanned = transaction(Writer.unplanned, session=True)
+    plan = transactions(commits.plan)
 
     # ------------------------------------------------------------ robots.txt
 
-    async def robots_put(
-        self,
-        session: int,
-        slot: str,
-        origin: str,
-        copy: RobotsState,
-        *,
-        also: HostUpdate | None = None,
-        rejudge: bool = False,
-        links: Sequence[Link] = (),
-    ) -> Completed:
-        """Store the robots state of an origin.
-
-        also: the host's clock, written if its lease is still this session's.
-        links: the sitemaps that the file names, inserted as by `add`.
-        rejudge: mark the origin: what was judged before must be judged again. The mark lasts until
-        `rejudge_done`. An `ungoverned` page that is committed while the stored state has no
-        failures sets the mark as well, because that page was requested before the answer came.
-        """
-        ...
-
-    async def robots_get(self, origin: str) -> RobotsState | None:
-        """Return the stored robots state of an origin; None if it was never requested."""
-        ...
-
-    async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
-        """Return origins whose robots.txt is due (its retry or expiry time has passed), the longest
-        due first: of free hosts that are not paused and may be contacted now, and only if URLs
-        depend on it (queued, blocked, or fetched without an answer)."""
-        ...
-
-    async def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
-        """Return marked origins that have something to judge again (pages marked `ungoverned`, or
-        the URLs of `blocked_by_robots`), the longest marked first.
-
-        Judging contacts nobody, so leased and paused hosts count too. A mark without anything to
-        judge is kept: an outcome may still be on its way."""
-        ...
-
-    async def rejudge_all(self, session: int) -> None:
-        """Mark every origin that has something to judge, after a change of the config."""
-        ...
-
-    async def rejudge_done(self, session: int, origin: str) -> None:
-        """Clear the mark. A caller that stored another copy meanwhile must judge again instead.
-        Does nothing for an origin that is not marked."""
-        ...
-
-    async def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
-        """Return some visited pages that were fetched while the origin counted as open for lack of
-        an answer. Judge them, and call `rejudge`."""
-        ...
-
-    async def blocked_by_robots(self, origin: str, *, after: int, limit: int) -> Sequence[Judged]:
-        """Return URLs of the origin that are blocked with the reason `robots` or `noindex-line`,
-        with ids above `after`, ascending."""
-        ...
-
-    async def rejudge(
-        self,
-        session: int,
-        *,
-        kept: Sequence[int],
-        withdrawn: Sequence[Blocked],
-        freed: Sequence[int],
-    ) -> Completed:
-        """Apply new verdicts. Redirect chains follow as in `complete`.
-
-        kept: pages that lose their `ungoverned` mark.
-        withdrawn: pages that become blocked, with `withdrawn = 1`.
-        freed: blocked URLs that are queued again, with the redirects that were blocked for them.
-        """
-        ...
+    robots_put = transactions(robots_work.robots_put)
+    robots_get = transaction(robots_work.robots_get, refused=None)
+    robots_due = transaction(robots_work.robots_due, session=True)
+    rejudge_due = transaction(robots_work.rejudge_due, session=True)
+    rejudge_all = transaction(robots_work.rejudge_all, session=True)
+    rejudge_done = transaction(robots_work.rejudge_done, session=True, refused=None)
+    ungoverned = transaction(robots_work.ungoverned, refused=())
+    blocked_by_robots = transaction(robots_work.blocked_by_robots, refused=())
+    rejudge = transactions(robots_work.rejudge)
 
     # ------------------------------------------------------------ commands
 
-    async def fail_host(
-        self,
-        session: int,
-        update: HostUpdate,
-        *,
-        error: str,
-        attempts: int,
-        last_at: float,
-        origin: str | None = None,
-    ) -> int:
-        """Fail every queued URL of a leased host, or of one of its origins; return how many.
-
-        This is one transaction for every few thousand URLs, so that other calls need not wait for
-        a million. After a crash in between, the rest is still queued. The first one writes the
-        clock, and the last one releases the host if `update` says so."""
-        ...
-
-    async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
-        """Queue failed URLs again, as if never tried, and forget connection failures and backoffs
-        of their hosts; return how many URLs. Several transactions, as `fail_host`.
-
-        code: only URLs that failed with this code. Quarantined robots.txt are released (and
-        counted) for `quarantined` and for None."""
-        ...
-
-    async def drop_failed(self, host: str | None = None, code: str | None = None) -> int:
-        """Take failed URLs, of one host or with one code, out of view, as `Dropped`; return how
-        many. They count as skipped, and a later link or seed queues them again. Several
-        transactions, as `fail_host`."""
-        ...
-
-    async def set_controls(
-        self,
-        slots: Sequence[str],
-        *,
-        paused: bool | None = None,
-        slow_s: float | None = None,
-        clear_slow: bool = False,
-    ) -> int:
-        """Pause or slow hosts until further notice, in one transaction, for which other calls wait:
-        a few hundred at a time. Return how many are known.
-
-        An existing lease is not affected. None leaves a setting unchanged; `clear_slow` removes the
-        delay. A changed delay applies to a free host as by `recheck_delays`."""
-        ...
-
-    async def recheck_delays(self, session: int) -> None:
-        """Let free hosts that only wait for their politeness delay be claimed now, because delays
-        may have become shorter. Whoever leases such a host computes what is left of its delay from
-        `HostClock.rested_s`. Hosts that wait for anything else, and those whose lease would not
-        contain all their robots copies, are left unchanged."""
-        ...
-
-    async def set_paused(self, paused: bool) -> None:
-        """Remember whether an operator has paused the crawl. Leases are granted either way."""
-        ...
-
-    async def paused(self) -> bool:
-        """Return the value of the last `set_paused`; False before the first."""
-        ...
-
-    async def put_history(
-        self, session: int, counts: Sequence[HistoryCounts], marks: Sequence[Mark]
-    ) -> None:
-        """Write steps and marks of the history, in place of what was written of them before.
-
-        Minutes that several sessions have counted are merged after MERGED_AFTER_S, a few with each
-        call. Minutes are folded into hours after MINUTES_KEPT_S, a few hundred with each call;
-        hours and marks are deleted after HOURS_KEPT_S. If there are more than MINUTE_ROWS_MAX
-        minutes or MARKS_MAX marks, the oldest are folded or deleted earlier."""
-        ...
+    fail_host = transactions(operator_work.fail_host)
+    retry_failed = transactions(operator_work.retry_failed)
+    drop_failed = transactions(operator_work.drop_failed)
+    set_controls = transaction(operator_work.set_controls, refused=0)
+    recheck_delays = transaction(operator_work.recheck_delays, session=True)
+    set_paused = transaction(operator_work.set_paused)
+    paused = transaction(operator_work.paused)
+    put_history = transaction(history_table.put_history, session=True, refused=None)
 
     async def stats(self) -> Stats:
         """Return the counts. Answers without waiting, even while other calls are repeated."""
-        ...
+        return await self._calls.stats()
 
     def telemetry(self) -> StoreTelemetry:
         """Return what was counted of renewals and of faults, for monitoring."""
-        ...
+        calls = self._calls
+        counted = StoreTelemetry(conflicts=calls.conflicts, commits_settled=calls.commits_settled)
+        return counted if self._worker is None else self._worker.telemetry(counted)
+
+
+def _shown(name: str) -> str:
+    """The name of a session, which is only displayed."""
+    return name.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""URLs and their outcomes as they cross the `Store` protocol.
+"""URLs and their outcomes as they cross a `Store`.
 
 Times of events (`fetched_at`, `blocked_at`) are Unix seconds; `..._in_s` are seconds from now.
 """
@@ -131,7 +131,7 @@ class Plan(Struct, frozen=True, kw_only=True, array_like=True):
     declared: str | None = None
 
 
-class Before(Struct, frozen=True, kw_only=True):
+class Before(Struct, frozen=True, kw_only=True, array_like=True):
     """The results of earlier visits, for a visited URL or a sitemap that was read. `due_in_s` of
     the plan is 0."""
 
@@ -143,8 +143,9 @@ class Before(Struct, frozen=True, kw_only=True):
     content_type: str | None = None
 
 
-class Queued(Struct, frozen=True, kw_only=True):
-    """A URL to visit."""
+class Queued(Struct, frozen=True, kw_only=True, array_like=True):
+    """A URL to visit. The statements `prefetch` and `due_plans` list the columns in the order of
+    these fields."""
 
     id: int
     url: str
@@ -158,10 +159,10 @@ class Queued(Struct, frozen=True, kw_only=True):
     requisite: bool = False  # as in its first Link
     requisite_depth: int = 0  # of a requisite: consecutive requisites that led to it
     sitemap: bool = False
-    before: Before | None = None  # set if this is a revisit
     listing: Listing | None = None  # its entry in a sitemap
     data: str | None = None  # as in its Link
     referrer: str | None = None  # the page that linked to it first, if that was asked for
+    before: Before | None = None  # set if this is a revisit
 
 
 class Visited(Struct, frozen=True, kw_only=True):

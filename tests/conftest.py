@@ -39,8 +39,8 @@ from crawler.testing import (
     forget_contacts,
 )
 from policies.url import host_of, slot_of
-from storage.sqlite import MemoryStore
-from storage.store import Link, Row, StoreError
+from storage.sqlite import memory_store
+from storage.store import Link, Row, Store, StoreError
 from tests import preloaded
 from tests.postgres_server import PostgresServer, running_server
 
@@ -112,7 +112,7 @@ def looks_hourly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Medium:
-    """A `MemoryStore` as a crawl meets it: it can be slow, be watched, and be gone all at once.
+    """A `Store` as a crawl meets it: it can be slow, be watched, and be gone all at once.
 
     `before` and `after` hold what is awaited around a method, by name; `slow_s` passes on the clock
     before and after each call. As with the store of a file, what was asked for happens, also when
@@ -122,7 +122,7 @@ class Medium:
 
     shared = False
 
-    def __init__(self, inner: MemoryStore, clock: JumpClock) -> None:
+    def __init__(self, inner: Store, clock: JumpClock) -> None:
         self._inner = inner
         self._clock = clock
         self.dead = False
@@ -236,7 +236,7 @@ class World:
 
     def __init__(self, clock: JumpClock) -> None:
         self.clock = clock
-        self.store = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
+        self.store = memory_store(wall=clock.wall, monotonic=clock.monotonic)
         self.medium = Medium(self.store, clock)  # the next crawl's
         self.scheduler: Scheduler | None = None
         self._control: Control | None = None

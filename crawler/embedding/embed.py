@@ -23,19 +23,17 @@ from storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStore:
-    """An open store and its session. memory: the reader of a database in memory."""
+    """An open store and its session. location: None for a database in memory."""
 
     store: Store
     session: int
     location: Location | None = None
-    memory: Reader | None = None
 
     @contextlib.asynccontextmanager
     async def reader(self) -> AsyncIterator[Reader]:
         """A reader of its database."""
         if self.location is None:
-            assert self.memory is not None
-            yield self.memory
+            yield self.store.reader
             return
         async with looking_into(self.location) as reader:
             yield reader
@@ -45,12 +43,9 @@ class OpenStore:
 async def open_store_of(config: Config, *, clock: Clock, name: str) -> AsyncIterator[OpenStore]:
     """Open the database of `storage.url`, or without it, one in memory. Raises StoreRefused."""
     queries_max = config.scope.max_queries_per_path
-    store: Store
     location: Location | None = None
-    memory: Reader | None = None
     if not config.names_database:
-        in_memory = open_memory_store(clock, queries_per_path_max=queries_max)
-        store, memory = in_memory, in_memory.reader
+        store = open_memory_store(clock, queries_per_path_max=queries_max)
     else:
         storage = config.storage
         location = storage.location
@@ -64,7 +59,7 @@ async def open_store_of(config: Config, *, clock: Clock, name: str) -> AsyncIter
         )
     session = await store.open_session(name)
     try:
-        yield OpenStore(store=store, session=session, location=location, memory=memory)
+        yield OpenStore(store=store, session=session, location=location)
     finally:
         await store.close(session)
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from storage.engine.name_ids import VerdictKey
 from storage.engine.statements import Statements, Values
 from storage.engine.url_changes import UrlChanges, UrlRow, url_rows
-from storage.store import UrlState
+from storage.url_records import UrlState
 
 URLS_AT_ONCE: Final = 2_000  # in one transaction: some 50 ms
 _ROOTS_AT_ONCE: Final = 100

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
 from typing import Final, Generic, Protocol, TypeVar
@@ -14,6 +14,10 @@ from typing import Final, Generic, Protocol, TypeVar
 import aiosqlite
 
 from storage import thread_work
+from storage.engine.statements import Statements, Values
+from storage.store_errors import StoreError
+from storage.thread_work import finish
+from storage.transient_faults import words_of
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Closeable")
@@ -153,16 +157,72 @@ def _settle(future: asyncio.Future[object], result: object, raised: BaseExceptio
         future.set_exception(raised)
 
 
-async def finish(task: asyncio.Future[T]) -> T:
-    """Await a task that must not be interrupted; a cancellation is raised after it has ended."""
+async def open_thread(name: str, connect: Callable[[], C]) -> ConnectionThread[C]:
+    """Call `connect` in a new thread. Raises StoreError, and what it raises."""
     try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError:
-                continue  # another one is raised below
-        if not task.cancelled():
-            task.exception()  # retrieved: the caller is gone
-        raise
+        return await ConnectionThread.open(connect)
+    except MemoryError as error:
+        raise StoreError(f"{name} cannot be used: {words_of(error)}") from error
+
+
+class ReadConnection(Protocol):
+    """A connection that changes nothing. Its methods raise StoreRefused and StoreError."""
+
+    def read(self, work: Callable[[Statements], T]) -> T:
+        """Return `work(statements)`, maybe at the second attempt."""
+
+    def close(self) -> None: ...
+
+
+class ReportRows(Protocol):
+    """The rows of a report. They are in a temporary file: it reads whole tables beside a crawl, and
+    no transaction must be open while a caller reads them."""
+
+    def read(self) -> Sequence[Values]:
+        """Return the next rows; none at the end. Raises StoreError."""
+
+    def close(self) -> None: ...
+
+
+class ThreadedReads:
+    """`ReadDatabase` by a connection that has a thread of its own, and one for each report."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], ReadConnection],
+        report: Callable[[str], ReportRows],
+    ) -> None:
+        self.name = name
+        self._connect = connect
+        self._report = report
+        self._thread: ConnectionThread[ReadConnection] | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> ConnectionThread[ReadConnection]:
+        async with self._opening:
+            if self._thread is None:
+                await finish(asyncio.ensure_future(self._open()))
+            assert self._thread is not None
+            return self._thread
+
+    async def _open(self) -> None:
+        self._thread = await open_thread(self.name, self._connect)
+
+    async def read(self, work: Callable[[Statements], T]) -> T:
+        thread = await self.open()
+        return await thread.run(lambda connection: connection.read(work))
+
+    async def report(self, kind: str) -> AsyncGenerator[Values, None]:
+        thread = await open_thread(self.name, partial(self._report, kind))
+        try:
+            while rows := await thread.run(lambda report: report.read()):
+                for row in rows:
+                    yield row
+        finally:
+            await thread.close()
+
+    async def close(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await thread.close()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from storage.engine.statements import Statements
-from storage.row_values import number, whole
-from storage.store import Stats
+from storage.engine.statements import Statements, record
+from storage.read_records import Stats
 
 # The counters of an origin, in the order of the statements. A host has the first five.
 QUEUED, VISITED, BLOCKED, FAILED, BODY_BYTES, JUDGED, UNGOVERNED = range(7)
@@ -93,17 +92,7 @@ class Totals:
 
 
 def stored_stats(sql: Statements) -> Stats:
-    """Return the counts as they are stored."""
+    """Return the counts."""
     row = sql.row("totals")
     assert row is not None
-    visited, blocked, failed, queued, hosts, body_bytes, returns = map(whole, row[:-1])
-    return Stats(
-        visited=visited,
-        blocked=blocked,
-        failed=failed,
-        queued=queued,
-        hosts=hosts,
-        body_bytes=body_bytes,
-        returns=returns,
-        returned_at=number(row[-1]) or None,
-    )
+    return record(Stats, row)

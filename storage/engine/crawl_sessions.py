@@ -21,8 +21,9 @@ from storage.engine.name_ids import NameIds
 from storage.engine.robots_copies import RobotsCopies
 from storage.engine.statements import Statements
 from storage.engine.url_changes import UrlChanges, url_rows
-from storage.store import SUSPECT_REST_S, Failed, UrlState
+from storage.store_errors import SUSPECT_REST_S
 from storage.timekeeper import Moment
+from storage.url_records import Failed, UrlState
 
 SESSIONS_KEPT: Final = 1_000
 # No store writes values beyond these: the file is damaged.

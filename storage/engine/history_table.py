@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
-from storage.engine.statements import Statements, Value, Values
+from storage.engine.statements import Statements, Value, Values, record
 from storage.engine.writer import Writer
 from storage.history import (
     FOLDED_AT_ONCE,
@@ -26,7 +27,7 @@ from storage.history import (
     MarkKind,
     together,
 )
-from storage.row_values import number, whole
+from storage.row_values import number
 
 _KINDS: Final = frozenset(MarkKind)
 
@@ -34,8 +35,12 @@ _KINDS: Final = frozenset(MarkKind)
 def put_history(
     writer: Writer, session: int, counts: Sequence[HistoryCounts], marks: Sequence[Mark]
 ) -> None:
-    """Write steps and marks, in place of what was written of them before; then fold old minutes,
-    some at a time, and delete what is too old."""
+    """Write steps and marks of the history, in place of what was written of them before.
+
+    Minutes that several sessions have counted are merged after MERGED_AFTER_S, a few with each
+    call. Minutes are folded into hours after MINUTES_KEPT_S, a few hundred with each call;
+    hours and marks are deleted after HOURS_KEPT_S. If there are more than MINUTE_ROWS_MAX
+    minutes or MARKS_MAX marks, the oldest are folded or deleted earlier."""
     sql, now_s = writer.sql, int(writer.at.wall_s)
     sql.many("put_history", [_of_counts(one) for one in counts])
     sql.many("put_marks", [_of_mark(one) for one in marks])
@@ -73,68 +78,41 @@ def _fold(sql: Statements, session: int, now_s: int) -> None:
 
 
 def read_history(sql: Statements, *, from_s: float, to_s: float) -> History:
-    """The steps and the marks of a span of time."""
+    """Return the history of a span of time (Unix seconds), as `Store.put_history` has written
+    it: the steps of all sessions that touch it; the marks in it, those that began before and
+    lasted, and the last start, pause or resumption before it."""
     rows = [
         row
         for step_s in (HOUR_S, MINUTE_S)
         for row in sql.rows("history", step_s, int(from_s) - step_s, int(to_s) + 1)
     ]
     counts = sorted((_counts(row) for row in rows), key=lambda one: (one.at, one.session))
-    marks = [_mark(row) for row in sql.rows("marks", to_s, from_s, from_s) if row[5] in _KINDS]
+    marks = [
+        record(Mark, row) for row in sql.rows("marks", to_s, from_s, from_s) if row[5] in _KINDS
+    ]
     return History(counts=counts, marks=marks)
 
 
 def _of_counts(one: HistoryCounts) -> Values:
-    numbers: list[Value] = [getattr(one, name) for name in _NUMBERS]
-    first: Values = (one.step_s, one.at, one.session, one.observed_s)
-    return (*first, *numbers, _text(one.latency), _text(one.lateness))
-
-
-def _text(histogram: object) -> str:
-    return msgspec.json.encode(histogram).decode()
+    *values, latency, lateness = structs.astuple(one)
+    return (*values, msgspec.json.encode(latency).decode(), msgspec.json.encode(lateness).decode())
 
 
 def _counts(row: Values) -> HistoryCounts:
-    step_s, at, session, observed_s, *numbers, latency, lateness = row
-    return HistoryCounts(
-        **dict(zip(_NUMBERS, map(whole, numbers), strict=True)),
-        at=whole(at),
-        step_s=whole(step_s),
-        session=whole(session),
-        observed_s=number(observed_s),
-        latency=msgspec.json.decode(str(latency), type=dict[int, int]),
-        lateness=msgspec.json.decode(str(lateness), type=dict[int, int]),
-    )
-
-
-_NUMBERS: Final = (
-    "success", "redirects", "client_errors", "server_errors", "unanswered", "failed", "given_up",
-    "queued",
-)  # fmt: skip
+    *values, latency, lateness = row
+    histograms = (msgspec.json.decode(str(one), type=dict[int, int]) for one in (latency, lateness))
+    return record(HistoryCounts, (*values, *histograms))
 
 
 def _of_mark(one: Mark) -> Values:
-    texts = (one.kind.value, one.reason, one.sentence, one.actor, one.via)
-    # PostgreSQL stores no NUL.
-    shown = (text.replace("\0", "?").encode("utf-8", "replace").decode() for text in texts)
-    return (one.session, one.number, one.at, one.until, int(one.lasting), *shown)
+    return tuple(map(_storable, structs.astuple(one)))
 
 
-def _mark(row: Values) -> Mark:
-    session, place, at, until, lasting, kind, *texts = row
-    reason, sentence, actor, via = map(str, texts)
-    return Mark(
-        session=whole(session),
-        number=whole(place),
-        kind=MarkKind(str(kind)),
-        at=number(at),
-        until=number(until),
-        lasting=bool(lasting),
-        reason=reason,
-        sentence=sentence,
-        actor=actor,
-        via=via,
-    )
+def _storable(value: Any) -> Value:
+    """PostgreSQL stores no NUL in a string, and no bool as a number."""
+    if isinstance(value, str):
+        return value.replace("\0", "?").encode("utf-8", "replace").decode()
+    return int(value) if isinstance(value, bool) else value
 
 
 def _first(row: Values | None) -> float:

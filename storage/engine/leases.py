@@ -4,28 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct, structs
 
-from policies.listing import Listing
 from policies.robots_state import RobotsState
 from storage.columns import CONTACTS_KEPT
 from storage.engine.counters import CounterChanges
-from storage.engine.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.engine.name_ids import NameIds
 from storage.engine.recrawl_plans import RecrawlPlans
 from storage.engine.robots_copies import COPY_BYTES_MAX, read_copy
 from storage.engine.statements import Statements, Values
-from storage.records import WAIT_INSTEAD_S, WAIT_S_MAX
-from storage.store import Glance, HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
+from storage.records import (
+    WAIT_INSTEAD_S,
+    WAIT_S_MAX,
+    Glance,
+    HostClock,
+    HostUpdate,
+    Lease,
+    Prefetch,
+    Prefetched,
+)
+from storage.row_values import whole
 from storage.timekeeper import Moment
+from storage.url_records import Queued
 
 COPIES_PER_LEASE = 64  # robots.txt copies given with a lease
 ORIGINS_AT_ONCE = 256  # of one host, read for one `Prefetch`: some 3 ms
 PROMOTED_AT_ONCE = 2_000  # URLs of a host whose retry is due, in one transaction
-_EMPTY = Prefetched(urls=(), next_due_in_s=None)
 
 _NUMBER_MAX = 1e11  # more seconds than any time has
 
@@ -54,42 +61,36 @@ class LeasedHost(Struct):
     after: int = 0  # the origin after which prefetching continues, if there are very many
 
 
-class _SlotRow(Struct, frozen=True, array_like=True):
+class _LeaseRow(Struct, frozen=True, array_like=True):
     """A row of the statement `leases`."""
 
     id: int
-    name: str
-    epoch: int
     ring: int
-    lease: int | None
+    session: int | None  # that leases it
     stamp: int
     boot: int | None
     uptime_s: float | None
-    clean: int
-    paused: int
-    slow_s: float | None
-    visited: int
-    body_bytes: int
     origins: int
-    stored: HostClock  # as of the stamp
+    stored: Lease  # with the clock as of the stamp
 
-    def clock(self, at: Moment) -> HostClock:
-        """Its clock now. Only time that is proven to have passed since the stamp counts."""
-        stored, passed_s = self.stored, at.passed_s(self.stamp, self.boot, self.uptime_s)
-        return structs.replace(
-            stored,
-            next_in_s=_wait_s(stored.next_in_s - passed_s),
-            rested_s=None if stored.rested_s is None else stored.rested_s + passed_s,
-            delay_s=min(stored.delay_s, WAIT_S_MAX),
-            backoff_in_s=_wait_s(stored.backoff_in_s - passed_s),
+    def lease(self, at: Moment, **more: Any) -> Lease:
+        """The lease, with its clock now and further fields. Only time that is proven to have passed
+        since the stamp counts."""
+        clock, slow_s = self.stored.clock, self.stored.slow_s
+        passed_s = at.passed_s(self.stamp, self.boot, self.uptime_s)
+        clock = structs.replace(
+            clock,
+            next_in_s=_wait_s(clock.next_in_s - passed_s),
+            rested_s=None if clock.rested_s is None else clock.rested_s + passed_s,
+            delay_s=min(clock.delay_s, WAIT_S_MAX),
+            backoff_in_s=_wait_s(clock.backoff_in_s - passed_s),
         )
+        slow_s = None if slow_s is None else min(slow_s, WAIT_S_MAX)
+        return structs.replace(self.stored, clock=clock, slow_s=slow_s, **more)
 
 
-_Offer = tuple[tuple[float, int, int, int], Queued]
-_OfferShape = tuple[
-    int, str, int, float, int, int, int, int, Listing | None, str | None, str | None,
-]  # fmt: skip
-_PrefetchShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
+_Offer = tuple[float, int, int, int, Queued]  # a URL, behind its place among others
+_PrefetchShape = list[tuple[int, int, str, list[tuple[int, Queued]], float | None]]
 
 
 class Leases:
@@ -156,10 +157,10 @@ class Leases:
         if not found:
             return None
         keys: list[Values] = [(key,) for _, key in found]
-        for row in self._sql.read_many(list[_SlotRow], "leases", keys, 1):
-            if row.lease is None:
-                slow_s = None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX)
-                return Glance(clock=row.clock(at), paused=bool(row.paused), slow_s=slow_s)
+        for row in self._sql.read_many(list[_LeaseRow], "leases", keys, 1):
+            if row.session is None:
+                lease = row.lease(at)
+                return Glance(clock=lease.clock, paused=lease.paused, slow_s=lease.slow_s)
         return Glance(clock=None)
 
     def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
@@ -176,31 +177,25 @@ class Leases:
             return []  # it was ended, and will learn so
         keys: list[Values] = [(key,) for key in ids]
         most = COPIES_PER_LEASE + 1  # origins counted: one more shows that there are more
-        rows = self._sql.read_many(list[_SlotRow], "leases", keys, most)
+        rows = self._sql.read_many(list[_LeaseRow], "leases", keys, most)
         place = {key: n for n, key in enumerate(ids)}
         rows.sort(key=lambda row: place[row.id])  # they were locked in the order of their ids
         self._sql.many("lease", [(row.id, self.tick(at.now_s)) for row in rows], self._session)
         self._names.forget_bodies()
         for row in rows:
-            self._leased[row.name] = LeasedHost(row.id, row.epoch + 1, row.ring)
+            self._leased[row.stored.slot] = LeasedHost(row.id, row.stored.epoch, row.ring)
         prefetched: Mapping[str, Prefetched] = {}
         if urls is not None:
-            wants = [Prefetch(slot=row.name, count=urls, referrers=referrers) for row in rows]
+            slots = [row.stored.slot for row in rows]
+            wants = [Prefetch(slot=slot, count=urls, referrers=referrers) for slot in slots]
             prefetched = self.prefetch(wants, at.now_s)
         copies, large = self._copies([(row.id,) for row in rows if row.origins])
         return [
-            Lease(
-                slot=row.name,
-                epoch=row.epoch + 1,
-                clean=bool(row.clean),
-                clock=row.clock(at),
-                paused=bool(row.paused),
-                slow_s=None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX),
-                visited=row.visited,
-                body_bytes=row.body_bytes,
+            row.lease(
+                at,
                 robots=copies.get(row.id, {}),
                 robots_large=large.get(row.id, {}),
-                prefetched=prefetched.get(row.name, _EMPTY),
+                prefetched=prefetched.get(row.stored.slot, row.stored.prefetched),
                 robots_all=row.origins <= COPIES_PER_LEASE,
             )
             for row in rows
@@ -214,12 +209,11 @@ class Leases:
         large: dict[int, dict[str, int]] = {}
         most, size_max = COPIES_PER_LEASE, COPY_BYTES_MAX
         rows = self._sql.rows_many("copies_of_slots", keys, most, most, size_max, size_max)
-        for slot, size, *row in rows:
+        for slot, origin, size, *row in rows:
             if size is not None:
-                large.setdefault(int(slot or 0), {})[str(row[0])] = int(size)
-                continue
-            origin, access = read_copy(row)
-            copies.setdefault(int(slot or 0), {})[origin] = access
+                large.setdefault(whole(slot), {})[str(origin)] = whole(size)
+            else:
+                copies.setdefault(whole(slot), {})[str(origin)] = read_copy(row)
         return copies, large
 
     # ------------------------------------------------------------ clocks
@@ -308,20 +302,8 @@ class Leases:
                 if origin in slots[slot].closed or (slot in wrapped and origin_id > start[slot]):
                     continue
                 offers.setdefault(slot, []).extend(
-                    ((-priority, turn, depth, key), Queued(
-                        id=key, url=origin + path, depth=depth, priority=priority,
-                        attempts=attempts, refusals=refusals, seed=bool(flags & SEED),
-                        hops=hops_of(flags), suspect=bool(flags & SUSPECT),
-                        requisite=bool(flags & REQUISITE),
-                        requisite_depth=requisite_depth_of(flags),
-                        sitemap=bool(flags & SITEMAP), listing=listing,
-                        data=data, referrer=referrer,
-                    ))
-                    for (
-                        key, path, depth, priority, turn, flags, attempts, refusals, listing, data,
-                        referrer,
-                    ) in urls
-                )  # fmt: skip
+                    (-one.priority, turn, one.depth, one.id, one) for turn, one in urls
+                )
                 if due_in_s is not None:
                     waits.setdefault(slot, []).append(due_in_s)
             further = {}
@@ -340,8 +322,7 @@ class Leases:
         again = self._plans.again(slots, taken, now_s)
         prefetched = {}
         for slot, want in slots.items():
-            offered = offers.get(slot, [])
-            offered.sort(key=lambda offer: offer[0])
+            offered = sorted(offers.get(slot, []))
             due, next_revisit_in_s = again.get(slot, ([], None))
             shares = prefetch_shares(want.count, queued=len(offered), due=len(due))
             next_due_in_s: float | None = None
@@ -350,7 +331,7 @@ class Leases:
             elif slot in waits:
                 next_due_in_s = max(0.0, min(waits[slot]))
             prefetched[want.slot] = Prefetched(
-                urls=[queued for _, queued in offered[: shares.queued]] + due[: shares.due],
+                urls=[queued for *_, queued in offered[: shares.queued]] + due[: shares.due],
                 next_due_in_s=next_due_in_s,
                 next_revisit_in_s=0.0 if len(due) > shares.due else next_revisit_in_s,
             )

@@ -13,8 +13,8 @@ from storage.engine.name_ids import NameIds
 from storage.engine.recrawl_plans import RecrawlPlans
 from storage.engine.statements import Statements, Values
 from storage.engine.url_changes import UrlChanges, url_rows
-from storage.store import Link, UrlState
 from storage.timekeeper import Moment
+from storage.url_records import Link, UrlState
 
 AHEAD_S: Final = 86_400.0
 """A reading further ahead of the wall clock was noted before that was set back: it may be old."""

@@ -14,10 +14,11 @@ from policies.scope import Skip
 from storage.engine.counters import CounterChanges
 from storage.engine.name_ids import NameIds, OriginRow
 from storage.engine.statements import Statements, Values
-from storage.store import SEEDS_AT_ONCE, Link, UrlState
+from storage.store_errors import SEEDS_AT_ONCE
+from storage.url_records import Link, UrlState
 
 OUT: Final = 4  # the state of a URL in no view: left out, or known only as a target
-SEED: Final = 1  # flags of a row of urls
+SEED: Final = 1  # flags of a row of urls, which statements decode, too
 FETCHED: Final = 2
 TRIED: Final = 4
 REQUISITE: Final = 8
@@ -56,11 +57,6 @@ class _NewUrl(NamedTuple):
 def hops_of(flags: int) -> int:
     """Consecutive redirects that led to a URL with these flags."""
     return flags >> _HOPS & 0xFF
-
-
-def requisite_depth_of(flags: int) -> int:
-    """Consecutive requisites that led to a URL with these flags."""
-    return flags >> _REQUISITE_DEPTH
 
 
 class KnownUrls:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from storage.columns import hostname_of
 from storage.engine.statements import Statements, Values
-from storage.store import Blocked, BlockReason, Visited
+from storage.url_records import Blocked, BlockReason, Visited
 
 _KEPT_MAX: Final = 20_000  # of each kind of name in memory: some 5 MB
 

@@ -15,7 +15,8 @@ from storage.engine.recrawl_plans import RecrawlPlans
 from storage.engine.robots_copies import RobotsCopies
 from storage.engine.statements import Statements
 from storage.engine.url_changes import UrlChanges, UrlRow, url_rows
-from storage.store import (
+from storage.timekeeper import Moment
+from storage.url_records import (
     Blocked,
     Dropped,
     Failed,
@@ -27,7 +28,6 @@ from storage.store import (
     UrlState,
     Visited,
 )
-from storage.timekeeper import Moment
 
 
 @dataclass(slots=True, kw_only=True)

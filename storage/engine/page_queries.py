@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import update_wrapper
 from typing import Concatenate, Final, ParamSpec
 
 from msgspec import Struct
@@ -28,8 +29,7 @@ from storage.paging import (
     sort_of,
     value_of,
 )
-from storage.read_records import HostsWaiting
-from storage.store import RowPage
+from storage.read_records import BlockedGroups, HostsWaiting, RowPage
 
 P = ParamSpec("P")
 
@@ -85,7 +85,19 @@ def hosts(
     after: str = "",
     now_s: float = 0.0,
 ) -> HostsQuery:
-    """Raise ValueError for invalid arguments. All names in the SQL are constants."""
+    """A page of `hosts`. A host that changes its place in the order between two pages
+    may appear twice, or not at all.
+
+    search: only hosts whose name contains this, ignoring case.
+    pattern: only hosts whose whole name is like this, in lower case: `*` stands for any
+    characters, and a leading `*.` also covers the name after it.
+    waiting: only hosts with queued URLs that wait for this, as of `now_s`.
+    state: a `storage.paging.HostFilter`, as of `now_s` (Unix seconds).
+    sort: one of `storage.paging.HOST_SORTS`, after "-" for descending order; then by name.
+    after: from the page before.
+
+    Raises ValueError for invalid arguments.
+    """
     column, descends = sort_of(sort)
     check_limit(limit)
     values: dict[str, Parameter] = {"limit": limit + 1, "now": float(now_s)}
@@ -176,7 +188,13 @@ def blocked(
     limit: int = 100,
     after: str = "",
 ) -> BlockedQuery:
-    """Raise ValueError for invalid arguments."""
+    """A page of `blocked`, in a stable order: of one host (as in `iterate`), and with
+    rules that contain `rule` (ignoring case in A to Z).
+
+    exact: with this rule, or, if it is "", with none. reason: with this `BlockReason` only.
+
+    Raises ValueError as `hosts_page`.
+    """
     check_limit(limit)
     values: dict[str, Parameter] = {"limit": limit + 1}
     conditions = ["TRUE"]
@@ -206,7 +224,7 @@ def _page(
     def page(sql: Statements, /, *args: P.args, **kwargs: P.kwargs) -> RowPage:
         return query(*args, **kwargs).read(sql)
 
-    return page
+    return update_wrapper(page, query)
 
 
 hosts_page = _page(hosts)
@@ -224,7 +242,8 @@ _LINES: Final = (
 
 
 def blocked_lines(sql: Statements, origin: str, *, limit: int = 100_000) -> dict[int, int]:
-    """Implement `Reader.blocked_lines`."""
+    """Count, for each line of the stored robots.txt of an origin, the URLs that it blocks,
+    among the first `limit` blocked URLs."""
     rows = sql.select(_LINES, {"origin": findable(origin), "limit": limit})
     return {_int(line): _int(count) for line, count in rows}
 
@@ -232,3 +251,51 @@ def blocked_lines(sql: Statements, origin: str, *, limit: int = 100_000) -> dict
 def _int(value: object) -> int:
     assert isinstance(value, int)
     return value
+
+
+GROUPED_MAX: Final = 200_000  # blocked URLs of one query: some 0.1 s
+_GROUP_COLUMNS: Final = ("host", "reason", "rule", "line", "robots_url", "urls", "last_at")
+
+_BLOCKS: Final = (
+    "SELECT b.origin, b.verdict, b.blocked_at FROM blocks AS b WHERE {origins} LIMIT :most"
+)
+_GROUPS: Final = (
+    "SELECT s.name, v.reason, v.rule,"  # noqa: S608 - constants
+    " CASE WHEN min(v.line) = max(v.line) THEN min(v.line) END,"
+    " CASE WHEN min(v.robots_url) = max(v.robots_url) THEN min(v.robots_url) END,"
+    " CAST(sum(g.urls) AS bigint) AS urls, max(g.last_at)"
+    " FROM (SELECT b.origin, b.verdict, count(*) AS urls, max(b.blocked_at) AS last_at"
+    f"  FROM ({_BLOCKS}) AS b GROUP BY b.origin, b.verdict) AS g"
+    " JOIN verdicts AS v ON v.id = g.verdict"
+    " JOIN origins AS o ON o.id = g.origin JOIN slots AS s ON s.id = o.slot"
+    " WHERE {verdicts} GROUP BY s.name, v.reason, v.rule"
+    " ORDER BY urls DESC, s.name, v.reason, coalesce(v.rule, '') LIMIT :limit"
+)
+_COUNT: Final = f"SELECT count(*) FROM ({_BLOCKS}) AS b"  # noqa: S608 - constants
+
+
+def blocked_groups(
+    sql: Statements,
+    *,
+    host: str | None = None,
+    rule: str = "",
+    exact: bool = False,
+    reason: str = "",
+    limit: int = 100,
+) -> BlockedGroups:
+    """Count blocked URLs by host, reason and rule, the most first; filters as of
+    `blocked_page`. Raises ValueError for an invalid limit."""
+    check_limit(limit)
+    conditions, values = rule_conditions(rule=rule, exact=exact, reason=reason)
+    values |= {"limit": limit + 1, "most": GROUPED_MAX}
+    origins: dict[str, Parameter] = {"most": GROUPED_MAX + 1}
+    among = "TRUE"
+    if host is not None:
+        among = "b.origin IN :origins"
+        values["origins"] = origins["origins"] = origins_of(sql, findable(host))
+    query = _GROUPS.replace("{origins}", among)
+    query = query.replace("{verdicts}", " AND ".join(("TRUE", *conditions)))
+    found = [dict(zip(_GROUP_COLUMNS, row, strict=True)) for row in sql.select(query, values)]
+    ((count,),) = sql.select(_COUNT.replace("{origins}", among), origins)
+    assert isinstance(count, int)
+    return BlockedGroups(rows=found[:limit], more=len(found) > limit, complete=count <= GROUPED_MAX)

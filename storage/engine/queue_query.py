@@ -50,7 +50,16 @@ QUERY: Final = (
 
 
 def queue_waits(sql: Statements, now_s: float) -> list[Row]:
-    """Implement `Reader.queue_waits`."""
+    """Return what the queued URLs wait for, by reason; their sum is that of all `queued` of the
+    hosts, at one moment. now_s: Unix seconds.
+
+    Each row has `reason` (StoredReason), `urls`, `hosts`, `first_at` and `last_at` (Unix
+    seconds: when the first and the last of its hosts may be contacted), and `through_at`: when
+    the slowest would be done if every URL took one request; `visited_hosts`: how many of the
+    hosts have visited URLs; `gone_hosts`: how many of those could not be connected to at
+    last. `host` is "", or, for a host that a session holds, its name: that session knows more
+    about it.
+    """
     found = sql.select(QUERY, {"now": float(now_s)})
     return [dict(zip(COLUMNS, row, strict=True)) for row in found]
 

@@ -4,50 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import msgspec
 
-from policies.listing import Listing
-from storage.engine.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.engine.statements import Statements, Values
-from storage.store import Before, Looked, Plan, Prefetch, Queued, Unplanned
+from storage.records import Prefetch
+from storage.url_records import Plan, Queued, Unplanned
 
 _UnplannedShape = list[tuple[list[Unplanned], int | None]]
-
-
-class _Due(NamedTuple):
-    """A URL in a row of the statement `due_plans`."""
-
-    id: int
-    url: str
-    depth: int
-    priority: float
-    flags: int
-    status: int
-    redirect_url: str | None
-    body_hash: str | None
-    plan: Plan
-    listing: Listing | None
-    looked: int
-    data: str | None
-    referrer: str | None
-    content_type: str | None
-
-    def queued(self) -> Queued:
-        flags = self.flags
-        return Queued(
-            id=self.id, url=self.url, depth=self.depth, priority=self.priority, attempts=0,
-            refusals=0, seed=bool(flags & SEED), hops=hops_of(flags),
-            suspect=bool(flags & SUSPECT), sitemap=bool(flags & SITEMAP),
-            requisite=bool(flags & REQUISITE), requisite_depth=requisite_depth_of(flags),
-            listing=self.listing, data=self.data, referrer=self.referrer,
-            before=Before(
-                plan=self.plan, status=self.status, redirect_url=self.redirect_url,
-                body_hash=self.body_hash, looked=Looked(self.looked),
-                content_type=self.content_type,
-            ),
-        )  # fmt: skip
 
 
 def plan_row(key: int, slot: int, plan: Plan, now_s: float) -> Values:
@@ -98,7 +62,7 @@ class RecrawlPlans:
         closed = msgspec.json.encode([n for want in wants.values() for n in want.closed]).decode()
         found: dict[int, tuple[list[Queued], float | None]] = {}
         for slot, rows, next_in_s in self.sql.read_many(
-            list[tuple[int, list[_Due], float | None]],
+            list[tuple[int, list[Queued], float | None]],
             "due_plans",
             keys,
             referrers,
@@ -110,7 +74,7 @@ class RecrawlPlans:
             now_s,
             taken,
         ):
-            found[slot] = ([row.queued() for row in rows], next_in_s)
+            found[slot] = (rows, next_in_s)
         return found
 
     def next_in_s(self, now_s: float) -> float | None:

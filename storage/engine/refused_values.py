@@ -9,14 +9,11 @@ from typing import Final
 from msgspec import structs
 
 from policies.retries import FailureCode
-from storage.records import WAIT_INSTEAD_S
-from storage.store import (
-    Batch,
+from storage.records import WAIT_INSTEAD_S, Batch, HostClock, HostUpdate
+from storage.url_records import (
     Blocked,
     BlockReason,
     Failed,
-    HostClock,
-    HostUpdate,
     Link,
     Outcome,
     Plan,

@@ -8,40 +8,24 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
+from msgspec import structs
+
 from policies import quarantine
 from policies.retries import FailureCode
 from policies.robots_state import RobotsState
 from policies.url import host_of, registrable_domain
 from storage.engine.name_ids import NameIds
-from storage.engine.statements import Statements, Value
-from storage.read_records import EarlierCopy
+from storage.engine.statements import Statements, Value, record
 from storage.timekeeper import Moment
 
 COPY_BYTES_MAX = 8_192  # larger files are large: they count for their domain, and no lease has them
-FIELDS = (
-    "status", "copy_at", "etag", "last_modified", "validators_url", "fetched_at", "expires_at",
-    "retry_at", "failures", "unreachable_since", "gone_since", "error", "truncated",
-)  # fmt: skip
 
 
-def read_copy(row: Sequence[Value]) -> tuple[str, RobotsState]:
-    """Return an origin and its robots state, from a row: name, packed body, then FIELDS."""
-    origin, packed, *values = row
-    fields = dict(zip(FIELDS, values, strict=True))
-    fields["truncated"] = bool(fields["truncated"])
+def read_copy(row: Sequence[Value]) -> RobotsState:
+    """Return a robots state from a row: its fields in their order, with the body packed."""
+    status, packed, *values = row
     body = zlib.decompress(packed) if isinstance(packed, bytes) else None
-    return str(origin), RobotsState(body=body, **fields)  # type: ignore[arg-type]
-
-
-def read_earlier_copy(row: Sequence[Value]) -> EarlierCopy:
-    """Return a replaced robots.txt, from a row: packed body, copy_at, replaced_at."""
-    packed, copy_at, replaced_at = row
-    assert isinstance(packed, bytes)
-    return EarlierCopy(
-        body=zlib.decompress(packed),
-        copy_at=None if copy_at is None else float(copy_at),
-        replaced_at=float(replaced_at or 0.0),
-    )
+    return record(RobotsState, (status, body, *values))
 
 
 # What the large files of one registrable domain may take, packed; those of others have theirs.
@@ -74,8 +58,8 @@ class RobotsCopies:
         if replaced not in (None, body):
             (dropped,) = self.sql.row("earlier_body", key) or (None,)
             self.sql.run("put_earlier_copy", key, access.fetched_at)
-        values: list[Value] = [getattr(access, field) for field in FIELDS]
-        self.sql.run("put_copy", key, body, *values)
+        status, _, *values = structs.astuple(access)
+        self.sql.run("put_copy", key, status, body, *values)
         if dropped is not None:
             self.sql.many("drop_bodies", [(dropped,)])
         self.sql.run("put_robots_at", _due_at(access, at), key)
@@ -138,7 +122,7 @@ class RobotsCopies:
 
     def get(self, origin: str) -> RobotsState | None:
         row = self.sql.row("copy", origin)
-        return None if row is None else read_copy(row)[1]
+        return None if row is None else read_copy(row)
 
     def next_due(self, now_s: float) -> tuple[float | None, float | None]:
         """Return the seconds until the first robots.txt may be requested, and until the first of

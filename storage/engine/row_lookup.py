@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from policies.robots_state import RobotsState
 from policies.url import origin_of
 from storage.columns import CONTACTS_KEPT, STATE_VIEWS, VIEWS
 from storage.engine.link_table import OUT, REQUISITE, SEED, SITEMAP, fingerprints, hops_of
-from storage.engine.statements import Statements, Value
+from storage.engine.robots_copies import read_copy
+from storage.engine.statements import Statements, Value, record
 from storage.paging import findable
-from storage.read_records import Row
+from storage.read_records import EarlierCopy, Row
 from storage.row_values import whole
-from storage.store import UrlState
+from storage.url_records import UrlState
 
 _READ: Final = -1
 _Found = tuple[int, int]  # the id and the state of a URL
@@ -82,7 +85,9 @@ def _view_row(sql: Statements, view: str, column: str, value: Value) -> dict[str
 
 
 def host_of(sql: Statements, host: str) -> Row | None:
-    ids = sql.select("SELECT id FROM hosts WHERE host = :host", {"host": host})
+    """Return the row of `hosts` with `contacts` (the ring, oldest first) and `robots` (its rows
+    of that view)."""
+    ids = sql.select("SELECT id FROM hosts WHERE host = :host", {"host": findable(host)})
     row = _view_row(sql, "hosts", "id", ids[0][0]) if ids else None
     if row is None:
         return None
@@ -100,7 +105,12 @@ def host_of(sql: Statements, host: str) -> Row | None:
 
 
 def workers(sql: Statements) -> Sequence[Row]:
-    """Return the live workers; () where there is one."""
+    """Return the live workers of a shared store, in the order of their `id`; () for others.
+
+    Each has `id` (its session), `name`, `host` (of its machine), `pid`, `began_at` (Unix
+    seconds), `seen_s` (seconds since it was last renewed), and `idle`, `hosts`, `in_flight`,
+    `pages`, `pages_per_s`, `uncommitted` and `held` of its last WorkerStatus.
+    """
     if not sql.shared:
         return ()
     found = [dict(zip(_WORKER, row, strict=True)) for row in sql.rows("workers")]
@@ -108,7 +118,50 @@ def workers(sql: Statements) -> Sequence[Row]:
 
 
 def table_sizes(sql: Statements) -> Sequence[Row]:
-    """Return the largest tables of a server's database; () for others."""
+    """Return the largest tables of a database on a server, the largest first; () for others.
+
+    Each has `table` (its name), `bytes` (with its indexes), and, as the server estimates them,
+    `rows` and `dead_rows`, whose space is reused once the table is vacuumed.
+    """
     if not sql.shared:
         return ()
     return [dict(zip(_TABLE, row, strict=True)) for row in sql.rows("table_sizes", _TABLES_MAX)]
+
+
+def sessions(sql: Statements) -> list[str]:
+    """Return the names of the latest 20 sessions, newest first."""
+    return sql.read(list[str], "session_names")
+
+
+def robots_states(sql: Statements, hosts: Sequence[str]) -> dict[str, str]:
+    """Return the `state` of the view `robots` by host. If a host has several origins, another
+    state than "rules" wins. Hosts whose robots.txt was never requested are missing."""
+    rows = [(findable(host),) for host in hosts]
+    found = sql.read_many(list[tuple[str, str | None]], "robots_states", rows)
+    return {host: state for host, state in found if state is not None}
+
+
+def robots_copy(sql: Statements, origin: str) -> RobotsState | None:
+    """Return the stored robots state of an origin, with its body."""
+    row = sql.row("copy", findable(origin))
+    return None if row is None else read_copy(row)
+
+
+def robots_before(sql: Statements, origin: str) -> EarlierCopy | None:
+    """Return the robots.txt of an origin that applied before the stored one, if there was one."""
+    row = sql.row("earlier_copy", findable(origin))
+    if row is None:
+        return None
+    body, *values = row
+    return record(EarlierCopy, (_unpacked(body), *values))
+
+
+def robots_body(sql: Statements, url: str) -> bytes | None:
+    """Return the robots.txt by which a blocked URL was judged, even if replaced since."""
+    found = find_url(sql, url)
+    row = None if found is None else sql.row("body_of_block", found[0])
+    return None if row is None else _unpacked(row[0])
+
+
+def _unpacked(body: Value) -> bytes | None:
+    return zlib.decompress(body) if isinstance(body, bytes) else None

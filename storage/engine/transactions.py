@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from time import monotonic as monotonic_s
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from storage.engine import refused_values
-from storage.engine.connection_thread import finish
 from storage.engine.counters import Totals
 from storage.engine.databases import Database, Runner
 from storage.engine.in_flight import LeftInFlight
@@ -23,7 +23,9 @@ from storage.engine.statements import (
     WentBack,
 )
 from storage.engine.writer import Writer
-from storage.store import Stats, StoreError, StoreRefused
+from storage.read_records import Stats
+from storage.store_errors import StoreError, StoreRefused
+from storage.thread_work import finish
 from storage.timekeeper import Moment, StoreTime
 from storage.transient_faults import (
     START_WAIT_S_MAX,
@@ -34,11 +36,13 @@ from storage.transient_faults import (
     retry_delays_s,
     words_of,
 )
+from storage.url_records import Link
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 Work = Callable[[Writer], T]
 
+SEEDS_KEPT: Final = 10_000  # some 5 MB
 CONFLICTS_MAX: Final = 50  # of one transaction with others, in a row
 
 _log = logging.getLogger("courtly.store")
@@ -67,30 +71,35 @@ class Transactions:
     """The transactions of one store.
 
     After a lasting failure the store is broken: every further call raises StoreError.
-    `monotonic` and `sleep_until` time the waits between attempts.
+
+    time: the store's clock. monotonic: seconds from any moment, for the waits between attempts;
+    `sleep_until` waits for such a time. start_wait_s: for how long transient faults are waited out
+    until `set_patience` is called; None: START_WAIT_S_MAX.
     """
 
     def __init__(
         self,
         database: Database,
-        timekeeper: StoreTime,
+        time: StoreTime,
         *,
-        monotonic: Callable[[], float] | None,
-        sleep_until: Callable[[float], Awaitable[None]] | None,
-        queries_per_path_max: float,
+        monotonic: Callable[[], float] | None = None,
+        sleep_until: Callable[[float], Awaitable[None]] | None = None,
+        queries_per_path_max: float = 1000,
         start_wait_s: float | None = None,
     ) -> None:
         self.faults = TransientFaults()
-        self.time = timekeeper
+        self.time = time
         self.session = 0  # the one that is open, as its owner knows it; 0 before the first
         self.number = 0  # of the session in the database: another one since that went back in time
         self.returns = 0  # how often it did
+        # Those added last. Nothing in a server's database leads to them, should it forget them.
+        self.seeds_added = deque[Link](maxlen=SEEDS_KEPT if database.shared else 0)
         self._name = ""
         self._anew = False  # a new session must begin before anything else
         self.conflicts = 0  # transactions repeated because of others
         self.commits_settled = 0  # without an answer, until the server was asked
-        self._database = database
-        self._monotonic = monotonic or time.monotonic
+        self.database = database
+        self._monotonic = monotonic or monotonic_s
         self._sleep_until = sleep_until or _sleep_until
         self._queries_per_path_max = queries_per_path_max
         self._runner: Runner | None = None
@@ -122,14 +131,14 @@ class Transactions:
         self._patience = Patience(self._start_wait_s)
         waiting = self._patience.waiting(self._monotonic())
         others = (StoreRefused, OSError, MemoryError)
-        failures: tuple[type[Exception], ...] = (*self._database.failures, *others)
+        failures: tuple[type[Exception], ...] = (*self.database.failures, *others)
         try:
             for delay_s in retry_delays_s():
                 try:
                     await finish(asyncio.ensure_future(self._open_once()))
                     return
                 except failures as error:
-                    kind = self._database.kind_of(error)
+                    kind = self.database.kind_of(error)
                     if kind is None:
                         raise
                     fault = self._fault(kind, error)
@@ -139,13 +148,13 @@ class Transactions:
                         raise StoreError(fault.sentence) from error
                     self._report(fault)
                 await self._sleep_until(min(now_s + delay_s, until_s))
-        except self._database.failures as error:
-            raise self._database.translate(error) from error
+        except self.database.failures as error:
+            raise self.database.translate(error) from error
         finally:
             self.faults.set(None)
 
     async def _open_once(self) -> None:
-        self._runner = await self._database.open()
+        self._runner = await self.database.open()
 
     def begin_closing(self) -> None:
         """Give up waiting for transient faults: each call gets one more attempt."""
@@ -153,7 +162,7 @@ class Transactions:
 
     async def close(self) -> None:
         self._runner = self._writer = None
-        await self._database.close()
+        await self.database.close()
 
     def set_patience(self, seconds: float) -> None:
         self._patience.set(seconds, self._monotonic())
@@ -204,7 +213,7 @@ class Transactions:
             return await self.run(work)
         except RefusedError as error:
             self._broken = self._failure(error.cause)
-            if isinstance(error.cause, self._database.failures):
+            if isinstance(error.cause, self.database.failures):
                 raise self._broken from error.cause
             raise error.cause from None
 
@@ -262,9 +271,9 @@ class Transactions:
         runner = self._opened()
         try:
             self._stats = await runner.run_whole(partial(self._read_stats, self.time.now_s()))
-        except self._database.failures as error:
-            if self._database.kind_of(error) is None:
-                raise self._database.translate(error) from error
+        except self.database.failures as error:
+            if self.database.kind_of(error) is None:
+                raise self.database.translate(error) from error
             if self._stats is None:  # there are none before the first
                 self._stats = await self.must_run(lambda writer: writer.totals.stats())
         return self._stats
@@ -296,7 +305,7 @@ class Transactions:
                     until_s = waiting.until_s(kind, now_s)
                 if now_s >= until_s:
                     self._broken = StoreError(
-                        f"{self._database.name} cannot be used"
+                        f"{self.database.name} cannot be used"
                         if error.fault is None
                         else error.fault.sentence
                     )
@@ -312,7 +321,7 @@ class Transactions:
     def _opened(self) -> Runner:
         self._check_unbroken()
         if self._runner is None:
-            raise StoreError(f"{self._database.name} is not open")
+            raise StoreError(f"{self.database.name} is not open")
         return self._runner
 
     def _check_unbroken(self) -> None:
@@ -330,16 +339,16 @@ class Transactions:
             return self._transact_repeatedly(work, at, now_s, db)
         except CommitUnknown as error:
             self._failing = True
-            kind = self._database.kind_of(error.cause) or FaultKind.UNREACHABLE
+            kind = self.database.kind_of(error.cause) or FaultKind.UNREACHABLE
             raise _LaterError(self._fault(kind, error.cause), cause=error.cause) from error
         except BaseException as error:
             if (kind_found := self._kind_of(error)) is not None:
                 self._failing = True
                 raise _LaterError(self._fault(kind_found, error), cause=error) from error
-            if isinstance(error, Exception) and self._database.is_of_value(error):
+            if isinstance(error, Exception) and self.database.is_of_value(error):
                 raise RefusedError(error) from error
             self._broken = self._failure(error)
-            if isinstance(error, self._database.failures):
+            if isinstance(error, self.database.failures):
                 raise self._broken from error
             raise
 
@@ -364,7 +373,7 @@ class Transactions:
         return (
             FaultKind.LOCKED
             if isinstance(error, TransactionConflict)
-            else self._database.kind_of(error)
+            else self.database.kind_of(error)
         )
 
     def _went_back(self, error: WentBack, db: Connection) -> None:
@@ -372,7 +381,7 @@ class Transactions:
         _log.warning(
             "%s went back in time (%s). What was stored since then is lost, and is fetched again:"
             " this worker begins anew, and every host rests in full first",
-            self._database.name,
+            self.database.name,
             error,
         )
         self._unknown = self._writer = None
@@ -456,17 +465,17 @@ class Transactions:
     def _failure(self, error: BaseException) -> StoreError:
         if isinstance(error, StoreError):
             return error
-        if isinstance(error, self._database.failures):
-            return self._database.translate(error)
-        return StoreError(f"{self._database.name} was given up after an error: {error!r}")
+        if isinstance(error, self.database.failures):
+            return self.database.translate(error)
+        return StoreError(f"{self.database.name} was given up after an error: {error!r}")
 
     def _fault(self, kind: FaultKind, error: BaseException) -> TransientFault:
-        name = self._database.name
+        name = self.database.name
         if isinstance(error, TransactionConflict):
             error = error.__cause__ or error
         sentence = (
-            str(self._database.translate(error))
-            if isinstance(error, self._database.failures)
+            str(self.database.translate(error))
+            if isinstance(error, self.database.failures)
             else str(error)
             if isinstance(error, StoreError)
             else f"{name} cannot be used: {words_of(error)}"
@@ -475,4 +484,4 @@ class Transactions:
 
 
 async def _sleep_until(when_s: float) -> None:
-    await asyncio.sleep(max(0.0, when_s - time.monotonic()))
+    await asyncio.sleep(max(0.0, when_s - monotonic_s()))

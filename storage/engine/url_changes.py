@@ -20,7 +20,7 @@ from storage.engine.name_ids import NameIds, PageKind, VerdictKey
 from storage.engine.recrawl_plans import plan_row
 from storage.engine.statements import Statements, Values
 from storage.records import WAIT_S_MAX
-from storage.store import (
+from storage.url_records import (
     Blocked,
     BlockReason,
     Failed,

@@ -16,6 +16,7 @@ from storage.engine.page_queries import contains, origins_of
 from storage.engine.statements import Parameter, Statements, Values
 from storage.paging import ascii_lower, check_limit, findable, mark, url_place
 from storage.read_records import Row, RowPage, UrlFilter, UrlList
+from storage.row_values import number
 from storage.url_records import UrlState
 
 LOOKED_THROUGH_MAX: Final = 10_000  # URLs, for one page
@@ -36,7 +37,9 @@ _IDS: Final = {
 
 
 def urls_page(sql: Statements, wanted: UrlFilter, *, limit: int = 100, after: str = "") -> RowPage:
-    """Implement `Reader.urls_page`. Raises ValueError for invalid arguments."""
+    """Return some rows of the view `wanted.state`, those found last first. A page may have
+    fewer than `limit` rows, even none, although another follows: only some thousands of URLs
+    are looked through for each. Raises ValueError as `hosts_page`."""
     check_limit(limit)
     before = url_place(after, wanted.state) if after else _LARGEST
     conditions, values = _conditions(wanted)
@@ -95,7 +98,8 @@ def _page(columns: Sequence[str], found: Sequence[Values], kind: str, end: int |
 
 
 def failures_by_code(sql: Statements) -> dict[str, int]:
-    """Implement `Reader.failures_by_code`."""
+    """Count the failed URLs by their failure code, the most frequent first; of more than
+    200,000, those found last."""
     rows = sql.select(
         "SELECT t.text, q.urls FROM (SELECT f.error, count(*) AS urls FROM"
         " (SELECT error FROM failures ORDER BY id DESC LIMIT :limit) AS f GROUP BY f.error) AS q"
@@ -127,15 +131,17 @@ _STATES: Final = {
 def seeds_page(
     sql: Statements, *, text: str = "", state: str = "", limit: int = 100, after: str = ""
 ) -> RowPage:
-    """Implement `Reader.seeds_page`. Raises ValueError for invalid arguments."""
+    """Return some seeds with the columns `storage.columns.SEED_COLUMNS`, those added last
+    first; otherwise as `urls_page`. `state`: a view, or `sitemap` or `skipped` (out of
+    scope)."""
     check_limit(limit)
     before = url_place(after, "seeds") if after else _LARGEST
     looked_through = LOOKED_THROUGH_MAX if text or state else limit + 1
     needle, last = ascii_lower(text), None
     rows: list[Row] = []
     found = sql.select(_SEEDS, {"before": before, "limit": looked_through})
-    for key, url, number, flags, status, error, *rest in found:
-        name = _seed_state(_int(number), _int(flags))
+    for key, url, state_number, flags, status, error, *rest in found:
+        name = _seed_state(_int(state_number), _int(flags))
         if state in ("", name) and needle in ascii_lower(str(url)):
             if len(rows) == limit:
                 break
@@ -169,7 +175,8 @@ _SAMPLE: Final = (
 
 
 def sampled_urls(sql: Statements, origin: str, *, limit: int = 200) -> list[str]:
-    """Implement `Reader.sampled_urls`. Raises ValueError for an invalid limit."""
+    """Return the queued and visited ones among up to `limit` URLs of an origin, in no order
+    that has a meaning. Raises ValueError for an invalid limit."""
     check_limit(limit)
     name = findable(origin)
     found = sql.select("SELECT id FROM origins WHERE name = :name", {"name": name})
@@ -177,3 +184,58 @@ def sampled_urls(sql: Statements, origin: str, *, limit: int = 200) -> list[str]
         return []
     rows = sql.select(_SAMPLE, {"origin": found[0][0], "limit": limit})
     return [f"{name}{path}" for path, state in rows if isinstance(path, str) and state in (0, 1)]
+
+
+ORIGINS_MAX: Final = 32  # of one host; another order than theirs is rare
+_NEXT_COLUMNS: Final = (
+    "id", "url", "priority", "depth", "due_at", "attempts", "error", "sitemap", "turn",
+)  # fmt: skip
+_WITH_WORK: Final = (
+    "SELECT id FROM origins WHERE id IN :origins AND queued > 0 ORDER BY id LIMIT :most"
+)
+_DUE: Final = (
+    "SELECT u.id FROM urls AS u WHERE u.origin = :origin AND u.state = 0 AND u.due_at IS NULL"
+    " ORDER BY u.priority DESC, u.turn, u.depth, u.id LIMIT :limit"
+)
+_WAITING: Final = (
+    "SELECT u.id FROM urls AS u WHERE u.origin = :origin AND u.state = 0 AND u.due_at IS NOT NULL"
+    " ORDER BY u.due_at LIMIT :limit"
+)
+_ROWS: Final = (
+    f"SELECT u.id, o.name || u.path, u.priority, u.depth, u.due_at - (SELECT shift_s FROM crawl),"  # noqa: S608 - constants
+    f" coalesce(t.attempts, 0), e.text, u.flags & {SITEMAP}, u.turn"
+    " FROM urls AS u JOIN origins AS o ON o.id = u.origin"
+    " LEFT JOIN tries AS t ON t.id = u.id LEFT JOIN texts AS e ON e.id = t.error"
+    " WHERE u.id IN :ids AND u.state = 0"
+)
+
+
+def next_urls(sql: Statements, host: str, *, limit: int = 20, now_s: float) -> list[Row]:
+    """Return queued URLs of a host in the order in which they would be leased: those that are
+    due at `now_s` (Unix seconds) by priority, then the others by `due_at`.
+
+    Each row has `id`, `url`, `priority`, `depth`, `due_at` (Unix seconds; None: now),
+    `attempts`, `error` (of the last one, or None), and `sitemap` (whether it is one). Of a host
+    with very many origins, some are left out. Raises ValueError for an invalid limit.
+    """
+    check_limit(limit)
+    among: dict[str, Parameter] = {"origins": origins_of(sql, findable(host)), "most": ORIGINS_MAX}
+    ids: list[int] = []
+    for (origin,) in sql.select(_WITH_WORK, among):
+        for query in (_DUE, _WAITING):
+            found = sql.select(query, {"origin": origin, "limit": limit})
+            ids += [key for (key,) in found if isinstance(key, int)]
+    rows = [dict(zip(_NEXT_COLUMNS, row, strict=True)) for row in sql.select(_ROWS, {"ids": ids})]
+    for row in rows:
+        row["sitemap"] = bool(row["sitemap"])
+    rows.sort(key=lambda row: _order(row, now_s))
+    for row in rows:
+        del row["turn"]
+    return list(rows[:limit])
+
+
+def _order(row: Row, now_s: float) -> tuple[float, ...]:
+    """URLs that are due by priority, then the others by the time at which they are."""
+    due_at = number(row["due_at"])
+    best = (-number(row["priority"]), number(row["turn"]), number(row["depth"]))
+    return (max(0.0, due_at - now_s), *best, number(row["id"]))

@@ -10,7 +10,7 @@ from typing import Final
 from storage.columns import VIEWS
 from storage.engine.page_queries import origins_of
 from storage.engine.statements import Parameter, Statements, Value
-from storage.store import Row
+from storage.read_records import Row
 
 ROWS_AT_ONCE: Final = 500
 _IDS_AT_ONCE: Final = 500

@@ -1,51 +1,52 @@
-"""The verbs of a store, as they run inside its transactions."""
+"""The one writer of a store: its caches, and the verbs that run inside its transactions."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
-from policies.robots_state import NO_SPACE, RobotsState
+import msgspec
+
 from storage.engine.chains import Chains
 from storage.engine.counters import CounterChanges, Totals
 from storage.engine.crawl_sessions import CrawlSessions
 from storage.engine.in_flight import NOTHING_LEFT, LeftInFlight
 from storage.engine.leases import Leases
 from storage.engine.link_notes import LinkNotes
-from storage.engine.link_table import LinkTable, some_seeds
+from storage.engine.link_table import LinkTable
 from storage.engine.name_ids import NameIds
 from storage.engine.outcomes import Outcomes, pointed_to
 from storage.engine.recrawl_plans import RecrawlPlans
 from storage.engine.robots_copies import RobotsCopies
 from storage.engine.statements import AloneNeeded, Statements
 from storage.engine.url_changes import UrlChanges, UrlRow, url_rows
-from storage.records import WAIT_S_MAX
-from storage.store import (
+from storage.records import (
+    WAIT_S_MAX,
     Batch,
-    Blocked,
     Completed,
     Glance,
     HostUpdate,
-    Judged,
     Lease,
+    Order,
+    Outlook,
+)
+from storage.timekeeper import Moment
+from storage.url_records import (
     Link,
     Moved,
     Outcome,
-    Outlook,
-    Plan,
-    RobotsDue,
     SitemapRead,
     Unplanned,
     UrlState,
     Visited,
 )
-from storage.timekeeper import Moment
 
 Committed = tuple[Completed, bool]  # the bool: `settle_chains` has more to do
 
 
 class Writer:
-    """The verbs of a store as plain functions, and the caches of the one writer.
+    """Verbs of a store as plain functions, and the caches of the one writer. Further verbs, in
+    `commits`, `robots_work` and `operator_work`, are functions of it.
 
     For the store's thread only. `at` is the time of the transaction that is running.
     """
@@ -130,6 +131,12 @@ class Writer:
         self.leases.lose()
         self.sql.run("revive", session)
 
+    def publish(self, session: int, order: Order) -> None:
+        """Send an order to all other live workers, who receive it with their next pulses."""
+        if self.sql.shared:
+            body = msgspec.json.encode(order.body).decode()
+            self.sql.run("publish", self.session, order.verb, body)
+
     def newest_order(self) -> int:
         """The number of the latest order that any session has published; 0 before the first."""
         (number,) = self.sql.row("newest_order") or (0,)
@@ -140,7 +147,7 @@ class Writer:
 
     def add(self, links: Sequence[Link], *, revive: bool, referrer: int | None) -> Completed:
         tally, skipped = CounterChanges(), Counter[str]()
-        self._insert(links, tally, skipped, referrer)
+        self.insert(links, tally, skipped, referrer)
         if revive:
             known = self.links.known([link.url for link in links])
             changes = UrlChanges(self.sql, self.names, tally)
@@ -151,7 +158,7 @@ class Writer:
         self.finish(tally, skipped)
         return Completed(stale=frozenset(), added=tally.added, prefetched={})
 
-    def _insert(
+    def insert(
         self,
         links: Sequence[Link],
         tally: CounterChanges,
@@ -174,7 +181,7 @@ class Writer:
         self._insert_links(ours, ours, tally, skipped)
         for one in outcomes:
             if one.slot not in leased and isinstance(one, Visited | SitemapRead):
-                self._insert(one.links, tally, skipped)
+                self.insert(one.links, tally, skipped)
         self.finish(tally, skipped)
         return tally.added
 
@@ -201,7 +208,7 @@ class Writer:
         self.notes.note(noted, tally, self.at)
         return ids
 
-    def complete(self, session: int, batch: Batch) -> Committed:
+    def complete(self, batch: Batch) -> Committed:
         now_s = self.at.now_s
         if not self.sql.alone and any(isinstance(one, Moved) for one in batch.outcomes):
             raise AloneNeeded
@@ -267,6 +274,10 @@ class Writer:
     def claim(
         self, session: int, *, hosts: int, urls_per_host: int, referrers: bool = False
     ) -> Sequence[Lease]:
+        """Lease up to `hosts` free hosts that may be contacted now and have queued URLs due, with
+        up to `urls_per_host` URLs each. The host that became ready first is first; of equal ones,
+        the one that was leased longest ago. Paused hosts are left out. referrers: as in
+        Prefetch."""
         if hosts <= 0:
             return []
         ids = self.sql.read(list[int], "claimable", self.at.now_s, hosts)
@@ -278,9 +289,12 @@ class Writer:
         return leases
 
     def glance(self, session: int, slot: str) -> Glance | None:
+        """Return what is stored of a host, without leasing it; None if it is unknown, as it then
+        remains."""
         return self.leases.glance(slot, self.at)
 
     def outlook(self, session: int) -> Outlook:
+        """Return when work of hosts that are not leased falls due."""
         now_s = self.at.now_s
         robots_in_s, robots_rest_s = self.copies.next_due(now_s)
         row = self.sql.row("next_claim")
@@ -295,15 +309,16 @@ class Writer:
         )
 
     def revisits_due(self, session: int, *, limit: int) -> Sequence[str]:
+        """Return slots of free hosts that may be contacted now and have visited URLs due again,
+        the longest due first. Lease them with `acquire`, and prefetch with `revisits`."""
         return [str(name) for (name,) in self.sql.rows("revisits_due", self.at.now_s, limit)]
 
     def unplanned(
         self, session: int, *, after: int, limit: int
     ) -> tuple[Sequence[Unplanned], int | None]:
+        """Return the visited URLs without a plan among the `limit` ids above `after`, and the
+        `after` of the next call (None at the end). They were visited while recrawling was off."""
         return self.plans.unplanned(after, limit)
-
-    def plan(self, plans: Mapping[int, Plan]) -> None:
-        self.plans.plan(plans, self.at.now_s)
 
     def forget(self, slot: str) -> None:
         """Delete a free host to which no URL belongs, with its robots.txt copies."""
@@ -314,69 +329,6 @@ class Writer:
                 self.sql.run(name, row[0])
             self.names.forget_origins()
             self.totals.add(CounterChanges(), -1, self.session)
-
-    # ------------------------------------------------------------ robots.txt
-
-    def robots_put(
-        self,
-        session: int,
-        slot: str,
-        origin: str,
-        copy: RobotsState | None,
-        also: HostUpdate | None,
-        *,
-        rejudge: bool,
-        links: Sequence[Link],
-    ) -> Completed:
-        refused: str | None = None
-        if copy is not None and not self.copies.put(slot, origin, copy, self.at, rejudge=rejudge):
-            refused, links = NO_SPACE, ()
-        tally, skipped = CounterChanges(), Counter[str]()
-        if links:
-            self._insert(links, tally, skipped)
-        self.finish(tally, skipped)
-        if also is not None:
-            self.leases.lock([also])
-        if also is not None and (leased := self.leases.leased(also)) is not None:
-            self.leases.write_clocks([(leased, also)], self.at)
-        return Completed(stale=frozenset(), added=tally.added, prefetched={}, refused=refused)
-
-    def robots_get(self, origin: str) -> RobotsState | None:
-        return self.copies.get(origin)
-
-    def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
-        rows = self.sql.rows("robots_due", self.at.now_s, self.at.now_s, limit)
-        return [RobotsDue(slot=str(slot), origin=str(origin)) for slot, origin in rows]
-
-    def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
-        rows = self.sql.rows("rejudge_due", limit)
-        return [RobotsDue(slot=str(slot), origin=str(origin)) for slot, origin in rows]
-
-    def rejudge_all(self, session: int) -> None:
-        self.sql.run("mark_all_to_rejudge", self.at.now_s)
-
-    def rejudge_done(self, session: int, origin: str) -> None:
-        self.sql.run("rejudge_done", origin)
-
-    def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
-        return self.sql.read(list[Judged], "ungoverned", origin, limit)
-
-    def blocked_by_robots(self, origin: str, *, after: int, limit: int) -> Sequence[Judged]:
-        return self.sql.read(list[Judged], "blocked_by_robots", origin, after, limit)
-
-    def rejudge(
-        self, *, kept: Sequence[int], withdrawn: Sequence[Blocked], freed: Sequence[int]
-    ) -> Committed:
-        tally = CounterChanges()
-        self.outcomes.rejudge(kept, withdrawn, freed, tally, self.at)
-        self.finish(tally, {})
-        done = Completed(stale=frozenset(), added=tally.added, prefetched={})
-        return done, self.chains.left
-
-    # ------------------------------------------------------------ reading
-
-    def seeds(self, after: int) -> list[tuple[int, str]]:
-        return some_seeds(self.sql, after)
 
 
 def _whole(value: object) -> int:

@@ -22,12 +22,14 @@ _STATUS_WAIT_S: Final = 2.0  # for the server to notice that a connection has en
 _STATUS_POLL_S: Final = 0.05
 
 
-class PostgresConnection(ServerConnection):
+class PostgresConnection:
     """`storage.engine.statements.Connection`. A lost connection is replaced when the next
     transaction begins."""
 
     def __init__(self, location: ServerLocation, time: StoreTime, lineage: Lineage) -> None:
-        super().__init__(location)
+        self._location = location
+        self.server = ServerConnection(location, self._prepare)
+        self.sql = self.server.sql
         self._time = time
         self.under_way: UnderWay | None = None  # for other threads to read
         self._lineage = lineage
@@ -49,7 +51,7 @@ class PostgresConnection(ServerConnection):
         """Nothing: a database of a server is not replaced without ending its connections."""
 
     def begin(self, now_s: float, *, alone: bool) -> None:
-        self.ensure_open()
+        self.server.ensure_open()
         self._check_lineage()
         if self.sql.opened.is_in_transaction():  # it could not be rolled back before
             self.sql.wait(self.sql.opened.execute("ROLLBACK"))
@@ -73,7 +75,7 @@ class PostgresConnection(ServerConnection):
             return
         if not self._recorded:
             self.sql.drop()
-            self.ensure_open()
+            self.server.ensure_open()
         raise WentBack(self._lineage.reason)
 
     def _read_clock(self) -> None:
@@ -118,7 +120,7 @@ class PostgresConnection(ServerConnection):
             self._lineage.acknowledged(session, SessionState(commits=_whole(commits)))
 
     def was_committed(self, transaction: str) -> bool:
-        self.ensure_open()
+        self.server.ensure_open()
         if self._lineage.reason is not None:
             return False  # the number may be that of another transaction
         until_s = time.monotonic() + _STATUS_WAIT_S
@@ -139,6 +141,9 @@ class PostgresConnection(ServerConnection):
             self.sql.complete(db.execute("ROLLBACK"))
         except Exception:  # noqa: BLE001 - the server does it when the connection ends
             self.sql.drop()
+
+    def close(self) -> None:
+        self.server.close()
 
 
 def _whole(value: object) -> int:

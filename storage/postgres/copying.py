@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import asyncpg
 
 from storage.copying import FORGET_STAMPS, SESSION_NAME, TABLES, CrawlState, Table, Values
-from storage.engine.connection_thread import ConnectionThread
-from storage.engine.lazy_thread import open_thread
+from storage.engine.connection_thread import ConnectionThread, open_thread
 from storage.location import ServerLocation
-from storage.postgres.database import FAILURES
-from storage.postgres.errors import failure_of, refusal_of
+from storage.postgres.errors import described
 from storage.postgres.schema import APPLICATION, COPY, check_readable, create_or_check
 from storage.postgres.server_connection import ServerConnection
-from storage.secret_sources import SecretError
 from storage.store_errors import StoreRefused
 
 T = TypeVar("T")
+_Work = Callable[["asyncpg.Connection[Any]"], Coroutine[Any, Any, T]]
 
 _SHARD_BITS: Final = 8
 _SLACK_S: Final = 1.0  # between the clocks of this machine and the server
@@ -34,42 +32,36 @@ _SEQUENCES: Final = {
 _IDENTITIES: Final = ("bodies", "verdicts", "kinds")
 
 
-class _SourceConnection(ServerConnection):
-    async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
-        await check_readable(db, self._location)
+@contextlib.asynccontextmanager
+async def open_source(location: ServerLocation) -> AsyncIterator[PostgresSource]:
+    """Open a database to copy from."""
+
+    async def check(db: asyncpg.Connection[Any]) -> None:
+        await check_readable(db, location)
+
+    async with _opened(location, check) as end:
+        yield PostgresSource(end)
 
 
-class _TargetConnection(ServerConnection):
-    async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
-        await create_or_check(db, self._location, copies=True)
+@contextlib.asynccontextmanager
+async def open_target(location: ServerLocation) -> AsyncIterator[PostgresTarget]:
+    """Open a database to copy to."""
+
+    async def create(db: asyncpg.Connection[Any]) -> None:
+        await create_or_check(db, location, copies=True)
         if not await db.fetchval(
             "SELECT pg_try_advisory_lock(1668248948, hashtext(current_schema()))"
         ):
-            raise StoreRefused(f"{self._location} is being copied to by another process")
+            raise StoreRefused(f"{location} is being copied to by another process")
+
+    async with _opened(location, create) as end:
+        yield PostgresTarget(end)
 
 
-class _End:
-    """One end of a copy, with a connection of its own. It is opened once: what was begun by one
-    cannot be continued by another."""
-
-    _connection: type[ServerConnection]
-
-    def __init__(self, location: ServerLocation) -> None:
-        self.name = str(location)
-        self._location = location
-        self._thread: ConnectionThread[ServerConnection] | None = None
-
-    async def __aenter__(self) -> Self:
-        with self._translated(opening=True):
-            self._thread = await open_thread(f"the database {self.name}", self._connect)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._thread is not None:
-            await self._thread.close()
-
-    def _connect(self) -> ServerConnection:
-        connection = self._connection(self._location)
+@contextlib.asynccontextmanager
+async def _opened(location: ServerLocation, prepare: _Work[None]) -> AsyncIterator[_End]:
+    def connect() -> ServerConnection:
+        connection = ServerConnection(location, prepare)
         try:
             connection.open()
         except BaseException:
@@ -77,14 +69,35 @@ class _End:
             raise
         return connection
 
-    async def _run(self, work: Callable[[asyncpg.Connection[Any]], Coroutine[Any, Any, T]]) -> T:
+    with described(location, opening=True):
+        thread = await open_thread(f"the database {location}", connect)
+    try:
+        yield _End(location, thread)
+    finally:
+        await thread.close()
+
+
+class _End:
+    """One end of a copy, with a connection of its own. It is opened once: what was begun by one
+    cannot be continued by another."""
+
+    def __init__(
+        self, location: ServerLocation, thread: ConnectionThread[ServerConnection]
+    ) -> None:
+        self.name = str(location)
+        self._location = location
+        self._thread = thread
+
+    async def run(self, work: _Work[T]) -> T:
         """Run a coroutine function of the connection, after all earlier ones. Raises StoreError."""
-        assert self._thread is not None
-        with self._translated():
+        with described(self._location):
             return await self._thread.run(lambda connection: connection.call(work))
 
+    async def fetch(self, sql: str, *values: object) -> Sequence[asyncpg.Record]:
+        return await self.run(lambda db: db.fetch(sql, *values))
+
     async def columns(self, table: str) -> Sequence[str]:
-        rows = await self._fetch(
+        rows = await self.fetch(
             "SELECT column_name FROM information_schema.columns WHERE table_name = $1"
             " AND table_schema = current_schema() AND is_generated = 'NEVER'"
             " ORDER BY ordinal_position",
@@ -92,23 +105,14 @@ class _End:
         )
         return [name for (name,) in rows]
 
-    async def _fetch(self, sql: str, *values: object) -> Sequence[asyncpg.Record]:
-        return await self._run(lambda db: db.fetch(sql, *values))
 
-    @contextlib.contextmanager
-    def _translated(self, *, opening: bool = False) -> Iterator[None]:
-        """Raise StoreRefused and StoreError for failures of the server."""
-        try:
-            yield
-        except (SecretError, *FAILURES) as error:
-            refusal = refusal_of(error, self._location) if opening else None
-            raise refusal or failure_of(error, self._location) from error
-
-
-class PostgresSource(_End):
+class PostgresSource:
     """A database in which the caller has a session, and nobody else."""
 
-    _connection = _SourceConnection
+    def __init__(self, end: _End) -> None:
+        self._fetch = end.fetch
+        self.name = end.name
+        self.columns = end.columns
 
     async def others(self, session: int) -> Mapping[str, int]:
         """Return the beats of other live sessions by their descriptions."""
@@ -155,10 +159,13 @@ class PostgresSource(_End):
         return [tuple(row) for row in rows]
 
 
-class PostgresTarget(_End):
+class PostgresTarget:
     """A database, whose schema is created if it is empty."""
 
-    _connection = _TargetConnection
+    def __init__(self, end: _End) -> None:
+        self._run, self._fetch = end.run, end.fetch
+        self.name = end.name
+        self.columns = end.columns
 
     async def copied_from(self) -> tuple[bytes, int] | None:
         ((application, session, secret, used),) = await self._fetch(

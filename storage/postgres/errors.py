@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
 import ssl
+import zlib
+from collections.abc import Iterator
 from typing import Final
 
+import msgspec
 from asyncpg import (
     ClientConfigurationError,
     InterfaceError,
@@ -21,12 +25,17 @@ from asyncpg.exceptions import (
     UnsupportedServerFeatureError,
 )
 
+from storage.engine.statements import TransactionConflict
 from storage.location import ServerLocation
 from storage.secret_sources import SecretError
 from storage.store_errors import StoreError, StoreRefused
 from storage.transient_faults import FaultKind, kind_of
 
 VERSION_MIN: Final = 15
+# What a server, or a damaged database, may raise.
+FAILURES: Final = (
+    PostgresError, InterfaceError, InternalClientError, OSError, zlib.error, msgspec.DecodeError,
+)  # fmt: skip
 
 # Classes and codes of the appendix "PostgreSQL Error Codes"; a longer prefix wins. None: it will
 # not pass, because an operator must change something, or because it is about a value. What is not
@@ -93,6 +102,19 @@ _OWN: Final = (FaultKind.MEMORY, FaultKind.DESCRIPTORS)  # of this machine
 # A new connection may help. One with any other fault is still in order.
 _OF_CONNECTION: Final = (FaultKind.UNREACHABLE, FaultKind.UNKNOWN, *_OWN)
 _UNSUPPORTED: Final = (UnsupportedClientFeatureError, UnsupportedServerFeatureError)
+
+
+@contextlib.contextmanager
+def described(location: ServerLocation, *, opening: bool = False) -> Iterator[None]:
+    """Raise StoreError for what fails in the block. opening: or StoreRefused, where `refusal_of`
+    returns it."""
+    try:
+        yield
+    except TransactionConflict as error:
+        raise failure_of(error.__cause__ or error, location) from error
+    except (SecretError, *FAILURES) as error:
+        refusal = refusal_of(error, location) if opening else None
+        raise refusal or failure_of(error, location) from error
 
 
 class ServerIsReplica(StoreRefused):

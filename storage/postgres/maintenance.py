@@ -26,12 +26,10 @@ from storage.database_info import (
     wrong_origins,
 )
 from storage.location import ServerLocation
-from storage.postgres.database import FAILURES
-from storage.postgres.errors import failure_of, refusal_of
+from storage.postgres.errors import FAILURES, described
 from storage.postgres.schema import check_readable
 from storage.postgres.server_connection import connect
 from storage.postgres.statements import statements
-from storage.secret_sources import SecretError
 from storage.store_errors import StoreRefused
 
 T = TypeVar("T")
@@ -201,7 +199,7 @@ async def _vacuum(location: ServerLocation) -> tuple[int, int]:
 @contextlib.asynccontextmanager
 async def _connected(location: ServerLocation) -> AsyncIterator[asyncpg.Connection[Any]]:
     """A connection to a crawl. Raises StoreRefused and StoreError, also for what fails within."""
-    try:
+    with described(location, opening=True):
         db = await connect(location)
         try:
             await check_readable(db, location)
@@ -209,8 +207,6 @@ async def _connected(location: ServerLocation) -> AsyncIterator[asyncpg.Connecti
         finally:
             with contextlib.suppress(*FAILURES):
                 await db.close(timeout=5.0)
-    except (SecretError, *FAILURES) as error:
-        raise refusal_of(error, location) or failure_of(error, location) from error
 
 
 async def _row(db: asyncpg.Connection[Any], sql: str) -> Sequence[Any]:

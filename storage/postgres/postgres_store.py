@@ -1,41 +1,46 @@
-"""`Store` in a PostgreSQL database."""
+"""The session of a worker that shares a PostgreSQL database, and its store."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 from msgspec import structs
 
-from storage.engine.sql_store import BULK_SLOTS, SqlStore, transaction
+from storage.engine import commits
+from storage.engine.transactions import Transactions
 from storage.engine.writer import Writer
 from storage.location import LEASE_S, ServerLocation
-from storage.postgres.database import FAILURES, PostgresDatabase
-from storage.postgres.errors import failure_of, refusal_of
+from storage.postgres.database import PostgresDatabase
+from storage.postgres.errors import described
+from storage.postgres.postgres_reader import server_reader
 from storage.postgres.pulses import Pulses
 from storage.postgres.server_time import ServerTime
-from storage.records import Completed, Order, Pulse, StoreTelemetry, WorkerStatus
-from storage.store import Link
+from storage.records import Pulse, StoreTelemetry, WorkerStatus
+from storage.store import Store
 from storage.store_errors import StoreError
 from storage.timekeeper import StoreTime
 from storage.transient_faults import FaultKind, TransientFault
 
 SILENT_AT_ONCE: Final = 4  # sessions reaped with one pulse
-SEEDS_KEPT: Final = 10_000  # those added last by this worker: some 5 MB
+BULK_SLOTS: Final = 500
 
 
-def _publish(writer: Writer, session: int, order: Order) -> None:
-    body = msgspec.json.encode(order.body).decode()
-    writer.sql.run("publish", writer.session, order.verb, body)
-
-
-class PostgresStore(SqlStore):
-    """`Store` on a server, shared with any number of other workers.
+def server_store(
+    location: ServerLocation,
+    *,
+    wall: Callable[[], float],
+    monotonic: Callable[[], float] | None = None,
+    sleep_until: Callable[[float], Awaitable[None]] | None = None,
+    queries_per_path_max: float = 1000,
+    lease_s: float = LEASE_S,
+    start_wait_s: float | None = None,
+    time: StoreTime | None = None,
+) -> Store:
+    """Return the store on a server, shared with any number of other workers.
 
     `wall` gives Unix seconds, until the server's clock is known; `sleep_until` waits for a
     `monotonic` time. lease_s: how long a worker may contact its hosts without renewing its session.
@@ -43,42 +48,37 @@ class PostgresStore(SqlStore):
     StoreRefused.
     time: for tests, in place of the server's clock.
     """
+    time = time or ServerTime(wall)
+    database = PostgresDatabase(location, time, waits=start_wait_s is not None)
+    calls = Transactions(
+        database,
+        time,
+        monotonic=monotonic,
+        sleep_until=sleep_until,
+        queries_per_path_max=queries_per_path_max,
+        start_wait_s=start_wait_s,
+    )
+    return Store(calls, server_reader(location), ServerSession(calls, database, lease_s=lease_s))
 
-    def __init__(
-        self,
-        location: ServerLocation,
-        *,
-        wall: Callable[[], float],
-        monotonic: Callable[[], float] | None = None,
-        sleep_until: Callable[[float], Awaitable[None]] | None = None,
-        queries_per_path_max: float = 1000,
-        lease_s: float = LEASE_S,
-        start_wait_s: float | None = None,
-        time: StoreTime | None = None,
-    ) -> None:
-        time = time or ServerTime(wall)
-        database = PostgresDatabase(location, time, waits=start_wait_s is not None)
-        super().__init__(
-            database,
-            time,
-            monotonic=monotonic,
-            sleep_until=sleep_until,
-            queries_per_path_max=queries_per_path_max,
-            start_wait_s=start_wait_s,
-        )
-        self._location = location
+
+class ServerSession:
+    """`storage.engine.databases.WorkerSession`; it frees the hosts of other sessions, too, if those
+    are no longer renewed."""
+
+    def __init__(self, calls: Transactions, database: PostgresDatabase, *, lease_s: float) -> None:
+        self._calls = calls
         self._database = database
+        self._location = database.location
         self._pulses = Pulses(
-            location,
+            database.location,
             database.lineage,
             lease_s=lease_s,
             elapsed=database.elapsed,
-            now=time.now_s,
+            now=calls.time.now_s,
             writing=database.under_way,
         )
         self._blocked: TransientFault | None = None  # as it is shown
         self._returns_told = 0
-        self._seeds_given: deque[Link] = deque(maxlen=SEEDS_KEPT)
         self._seeds_owed = False  # the database may have forgotten them
         self._lease_s = lease_s
         self._task: asyncio.Task[None] | None = None  # ends or continues sessions
@@ -86,47 +86,23 @@ class PostgresStore(SqlStore):
         self._leases_lost = 0
         self._reaped = 0
 
-    @property
-    def shared(self) -> bool:
-        return True
+    async def begin(self) -> None:
+        newest_order = await self._calls.must_run(Writer.newest_order)
+        with described(self._location, opening=True):
+            await self._pulses.begin(newest_order)
 
-    async def open_session(self, name: str) -> int:
-        session = await super().open_session(name)
-        try:
-            await self._pulses.begin(await self._calls.must_run(Writer.newest_order))
-        except FAILURES as error:
-            await self.close(session)
-            raise refusal_of(error, self._location) or failure_of(error, self._location) from error
-        except BaseException:
-            await self.close(session)
-            raise
-        return session
-
-    async def _end(self) -> None:
+    async def end(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         await self._pulses.close()
-        await super()._end()
 
-    async def _end_session(self, session: int) -> None:
-        await super()._end_session(session)
+    async def free(self) -> None:
         await self._free(self._calls.number)
 
-    async def add(
-        self, links: Sequence[Link], *, revive: bool = False, referrer: int | None = None
-    ) -> Completed:
-        completed = await super().add(links, revive=revive, referrer=referrer)
-        # Nothing in the database leads to these, should it forget them.
-        self._seeds_given.extend(link for link in links if link.seed)
-        return completed
-
-    async def pulse(self, session: int, status: WorkerStatus) -> Pulse | None:
-        self._calls.check_session(session)
-        try:
+    async def pulse(self, status: WorkerStatus) -> Pulse | None:
+        with described(self._location):
             pulse = await self._pulses.pulse(self._calls.number, status)
-        except FAILURES as error:
-            raise failure_of(error, self._location) from error
         if pulse is None:
             return None
         self._show_blockers()
@@ -191,7 +167,7 @@ class PostgresStore(SqlStore):
         """Add what this worker was given once more."""
         returns = self._calls.returns
         with contextlib.suppress(StoreError):  # which the next call raises, too
-            await super().add(list(self._seeds_given))
+            await commits.insert(self._calls, list(self._calls.seeds_added))
             self._seeds_owed = returns != self._calls.returns
 
     async def _reap(self, silent: Sequence[tuple[int, int]]) -> None:
@@ -207,12 +183,10 @@ class PostgresStore(SqlStore):
         while await self._calls.must_run(some):
             pass
 
-    publish = transaction(_publish, session=True)
-
-    def telemetry(self) -> StoreTelemetry:
+    def telemetry(self, counted: StoreTelemetry) -> StoreTelemetry:
         pulses = self._pulses
         return structs.replace(
-            super().telemetry(),
+            counted,
             renewals=pulses.renewals,
             renewals_s=pulses.renewals_s,
             renewals_failed=pulses.renewals_failed,
@@ -220,6 +194,3 @@ class PostgresStore(SqlStore):
             sessions_reaped=self._reaped,
             reconnections=pulses.reconnections + self._database.reconnections,
         )
-
-    async def forget(self, slot: str) -> None:
-        """Nothing: a database keeps what is known of a host."""

@@ -12,8 +12,7 @@ from typing import Any, Final, TypeVar, cast
 import asyncpg
 import msgspec
 
-from storage.engine.connection_thread import ConnectionThread
-from storage.engine.lazy_thread import open_thread
+from storage.engine.connection_thread import ConnectionThread, open_thread
 from storage.engine.statements import TransactionConflict
 from storage.location import ServerLocation
 from storage.postgres.errors import fault_kind_of
@@ -96,29 +95,31 @@ class SessionActivity:
         return len(self._active_s)
 
 
-class PulseConnection(ServerConnection):
+class PulseConnection:
     """The connection that renews a session; made when it is first needed, and again after any
     failure."""
 
     def __init__(self, location: ServerLocation, lineage: Lineage) -> None:
-        super().__init__(location)
+        self._location = location
+        self.server = ServerConnection(location, self._prepare)
+        self.sql = self.server.sql
         self._lineage = lineage
-        self._server = ""
+        self._identity = ""  # of the server
 
     async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
         await check_readable(db, self._location)
         place = await place_of(db)
         self._lineage.connected(place)
-        self._server = place.server
+        self._identity = place.server
 
     def within(self, until_s: float, work: Callable[[PostgresStatements], T]) -> T:
         """Return `work(statements)`, which has until then (`time.monotonic`). Raises what it
         raises."""
         self.sql.limit(until_s - time.monotonic())
-        if self._lineage.server not in (None, self._server):
+        if self._lineage.server not in (None, self._identity):
             self.sql.drop()  # a server that was replaced may still answer
         try:
-            self.ensure_open()
+            self.server.ensure_open()
             return work(self.sql)
         except TransactionConflict as error:
             self.sql.drop()
@@ -129,7 +130,7 @@ class PulseConnection(ServerConnection):
 
     def close(self) -> None:
         self.sql.limit(_CLOSE_S)
-        super().close()
+        self.server.close()
 
 
 class Pulses:
@@ -225,7 +226,7 @@ class Pulses:
                 raise
             return None
         finally:
-            self._times_opened = connection.times_opened
+            self._times_opened = connection.server.times_opened
 
     def _renew(
         self, session: int, status: WorkerStatus, sql: PostgresStatements

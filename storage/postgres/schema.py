@@ -4,6 +4,7 @@ databases of other kinds and newer versions."""
 from __future__ import annotations
 
 import re
+import secrets
 from functools import cache
 from hashlib import blake2b
 from typing import Any, Final
@@ -12,7 +13,7 @@ import asyncpg
 
 from storage.location import ServerLocation
 from storage.postgres import dialect, errors
-from storage.postgres.pooler import check_pooler
+from storage.postgres.server_connection import connect
 from storage.postgres.statements import SCRIPTS
 from storage.sql_source import read_script, shared_script
 
@@ -130,3 +131,50 @@ async def _version(
     if version >= SCHEMA_VERSION:
         check_version(location, version, row["fingerprint"])
     return version
+
+
+_POOLER_WAIT_S: Final = 3.0  # a pool of one connection has none left while a transaction is open
+_POOLER_TRIES: Final = 3
+# Of a statement that was prepared, or a session that was set up, on another connection.
+_LOST: Final = (
+    asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError,
+    asyncpg.UndefinedObjectError, TimeoutError,
+)  # fmt: skip
+
+
+async def check_pooler(db: asyncpg.Connection[Any], location: ServerLocation) -> None:
+    """Raise StoreRefused if each transaction may have another connection to the server: prepared
+    statements, locks and settings of a session would be lost, or be those of another session.
+
+    A server names the process of a connection when it begins. If that is not the one that answers,
+    a pooler is in between; then a second connection shows whether the first keeps its own process
+    while others work."""
+    try:
+        if await db.fetchval("SELECT pg_backend_pid()") == db.get_server_pid():
+            return
+        kept = await _keeps_its_session(db, location)
+    except _LOST:
+        kept = False
+    if not kept:
+        raise errors.pools_transactions(location)
+
+
+async def _keeps_its_session(db: asyncpg.Connection[Any], location: ServerLocation) -> bool:
+    mark = secrets.token_hex(8)
+    pid = await db.fetchval(
+        "SELECT pg_backend_pid() FROM set_config('courtly.session', $1, false)", mark
+    )
+    other = await connect(location)
+    try:
+        for _ in range(_POOLER_TRIES):
+            async with other.transaction():
+                await other.fetchval("SELECT pg_backend_pid()", timeout=_POOLER_WAIT_S)
+                found = await db.fetchrow(
+                    "SELECT pg_backend_pid(), current_setting('courtly.session', true)",
+                    timeout=_POOLER_WAIT_S,
+                )
+            if found is None or tuple(found) != (pid, mark):
+                return False
+    finally:
+        other.terminate()
+    return True

@@ -46,23 +46,26 @@ class UnderWay(NamedTuple):
 
 
 class ServerConnection:
-    """One connection, which belongs to the thread that made this object.
+    """One connection, which belongs to the thread that made this object, and is made anew when it
+    was lost.
 
     A connection of asyncpg fails if a second operation begins before the first has ended. This one
     has an event loop of its own, which runs only while its owner waits for an operation, and the
     owner is a `ConnectionThread`, which runs one function after the other. So however many tasks
-    call at once, their operations cannot meet. Subclasses say what is done in a new connection.
+    call at once, their operations cannot meet.
     """
 
-    def __init__(self, location: ServerLocation) -> None:
+    def __init__(
+        self,
+        location: ServerLocation,
+        prepare: Callable[[asyncpg.Connection[Any]], Coroutine[Any, Any, None]],
+    ) -> None:
+        """prepare: checks and sets up a new connection."""
         self._location = location
+        self._prepare = prepare
         self._loop = asyncio.new_event_loop()
         self.sql = PostgresStatements(self._loop)
         self.times_opened = 0
-
-    async def _prepare(self, db: asyncpg.Connection[Any]) -> None:
-        """Check and set up a new connection."""
-        raise NotImplementedError
 
     def open(self) -> None:
         """Connect. Raises StoreRefused, SecretError and what asyncpg does, in place of any other

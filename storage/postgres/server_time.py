@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from storage.ticks import Ticks
-from storage.timekeeper import Uptime, machine_uptime
+from storage.timekeeper import Ticks, Uptime, machine_uptime
 
 _SLACK_S: Final = 1.0  # a clock that differs by less was slewed, not set
 

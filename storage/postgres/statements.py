@@ -19,8 +19,8 @@ import msgspec
 
 from storage.engine.statements import Parameter, TransactionConflict, Value, Values
 from storage.postgres import dialect
+from storage.postgres.dialect import with_numbers
 from storage.postgres.errors import ends_connection
-from storage.postgres.named_values import with_numbers
 from storage.sql_source import statements_of
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def statements(file: str = "statements") -> dict[str, str]:
 
 @cache
 def _decoder(shape: type[list[T]]) -> msgspec.json.Decoder[list[T]]:
-    return msgspec.json.Decoder(shape)
+    return msgspec.json.Decoder(shape, strict=False)  # a bool is stored as 0 or 1
 
 
 class SequenceIds:

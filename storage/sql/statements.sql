@@ -276,12 +276,15 @@ SELECT json_rows(json_array(
   v.slot,
   (
     SELECT json_rows(json_array(
-      q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
+      q.id, q.url, q.depth, q.priority, 0, 0, q.flags & 1, q.flags >> 8 & 255, q.flags >> 6 & 1,
+      q.flags >> 3 & 1, q.flags >> 16, q.flags >> 4 & 1, json(q.listing), q.data, q.referrer,
       json_array(
-        0.0, q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag,
-        q.last_modified, q.declared
-      ),
-      json(q.listing), q.looked, q.data, q.referrer, q.content_type
+        json_array(
+          0.0, q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag,
+          q.last_modified, q.declared
+        ),
+        q.status, q.redirect_url, q.body_hash, q.looked, q.content_type
+      )
     ))
     FROM (
       SELECT
@@ -563,16 +566,19 @@ SELECT json_rows(id) FROM (
 -- name: leases
 WITH v (id bigint) AS ROWS
 SELECT json_rows(json_array(
-  s.id, s.name, s.epoch, s.ring, s.lease, s.stamp, s.boot, s.uptime_s,
-  CASE WHEN s.clean = 1 AND (s.stamp > c.distrusted {sqlite: OR s.contacts = 0}) THEN 1 ELSE 0 END,
-  s.paused, CASE WHEN s.slow_s IS NOT NULL THEN least(s.slow_s, 1e12) END, s.visited, s.body_bytes,
+  s.id, s.ring, s.lease, s.stamp, s.boot, s.uptime_s,
   (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT $1::bigint) AS q),
   json_array(
-    least(s.rest_s, 1e12), CASE WHEN s.rested_s IS NOT NULL THEN least(s.rested_s, 1e12) END,
-    least(s.delay_s, 1e12), s.delay_source,
-    CASE WHEN s.latency_s IS NOT NULL THEN least(s.latency_s, 1e12) END, s.backoff_level,
-    least(coalesce(s.backoff_s, 0.0), 1e12), s.denials, s.connect_failures, s.backoff_status,
-    s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.unproven
+    s.name, s.epoch + 1,
+    CASE WHEN s.clean = 1 AND (s.stamp > c.distrusted {sqlite: OR s.contacts = 0}) THEN 1 ELSE 0 END,
+    json_array(
+      least(s.rest_s, 1e12), CASE WHEN s.rested_s IS NOT NULL THEN least(s.rested_s, 1e12) END,
+      least(s.delay_s, 1e12), s.delay_source,
+      CASE WHEN s.latency_s IS NOT NULL THEN least(s.latency_s, 1e12) END, s.backoff_level,
+      least(coalesce(s.backoff_s, 0.0), 1e12), s.denials, s.connect_failures, s.backoff_status,
+      s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.unproven
+    ),
+    s.paused, CASE WHEN s.slow_s IS NOT NULL THEN least(s.slow_s, 1e12) END, s.visited, s.body_bytes
   )
 ))
 FROM (
@@ -587,10 +593,12 @@ WITH v (slot bigint, after bigint) AS ROWS
 SELECT json_rows(json_array(
   v.slot, o.id, o.name,
   (
-    SELECT json_rows(json_array(
-      q.id, q.path, q.depth, q.priority, q.turn, q.flags,
+    SELECT json_rows(json_array(q.turn, json_array(
+      q.id, o.name || q.path, q.depth, q.priority,
       CASE WHEN q.flags & 4 <> 0 THEN (SELECT t.attempts FROM tries AS t WHERE t.id = q.id) ELSE 0 END,
       CASE WHEN q.flags & 4 <> 0 THEN (SELECT t.refusals FROM tries AS t WHERE t.id = q.id) ELSE 0 END,
+      q.flags & 1, q.flags >> 8 & 255, q.flags >> 6 & 1, q.flags >> 3 & 1, q.flags >> 16,
+      q.flags >> 4 & 1,
       json(CASE WHEN q.flags & 32 <> 0 THEN (
         SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = q.id
       ) END),
@@ -599,7 +607,7 @@ SELECT json_rows(json_array(
         SELECT ro.name || r.path FROM urls AS r JOIN origins AS ro ON ro.id = r.origin
         WHERE r.id = q.referrer
       ) END
-    ))
+    )))
     FROM (
       SELECT u.id, u.path, u.depth, u.priority, u.turn, u.flags, u.referrer FROM urls AS u
       WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL AND u.id NOT IN $2::ids
@@ -693,7 +701,7 @@ DELETE FROM copies WHERE origin IN (SELECT id FROM origins WHERE slot = $1::bigi
 
 -- name: put_copy
 INSERT INTO copies (
-  origin, body, status, copy_at, etag, last_modified, validators_url, fetched_at, expires_at,
+  origin, status, body, copy_at, etag, last_modified, validators_url, fetched_at, expires_at,
   retry_at, failures, unreachable_since, gone_since, error, truncated
 ) VALUES (
   $1::bigint, $2::bigint, $3::bigint, $4::double precision, $5::text, $6::text, $7::text,
@@ -742,7 +750,7 @@ SELECT body FROM copies WHERE origin = $1::bigint;
 
 -- name: copy
 SELECT
-  o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified, c.validators_url, c.fetched_at,
+  c.status, b.packed, c.copy_at, c.etag, c.last_modified, c.validators_url, c.fetched_at,
   c.expires_at, c.retry_at, c.failures, c.unreachable_since, c.gone_since, c.error, c.truncated
 FROM origins AS o JOIN copies AS c ON c.origin = o.id LEFT JOIN bodies AS b ON b.id = c.body
 WHERE o.name = $1::text;
@@ -751,7 +759,7 @@ WHERE o.name = $1::text;
 -- name: copies_of_slots
 WITH v (slot bigint) AS ROWS
 SELECT
-  v.slot, l.size, o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified,
+  v.slot, o.name, l.size, c.status, b.packed, c.copy_at, c.etag, c.last_modified,
   c.validators_url, c.fetched_at, c.expires_at, c.retry_at, c.failures, c.unreachable_since,
   c.gone_since, c.error, c.truncated
 FROM v CROSS JOIN {sqlite: origins AS o ON o.id IN}{postgres: LATERAL} (

@@ -1,6 +1,5 @@
 """The crawl's state in SQLite. A file has one writing process and any number of readers."""
 
-from storage.sqlite.sqlite_reader import file_reader
-from storage.sqlite.sqlite_store import MemoryStore, SqliteStore
+from storage.sqlite.databases import file_reader, file_store, memory_store
 
-__all__ = ["MemoryStore", "SqliteStore", "file_reader"]
+__all__ = ["file_reader", "file_store", "memory_store"]

@@ -15,15 +15,13 @@ from storage.sqlite.file_lock import FileLock
 from storage.sqlite.schema import (
     APPLICATION_ID,
     COPY_ID,
-    FAILURES,
     check_file,
     connect_reader,
     connect_writer,
-    translate,
+    described,
 )
-from storage.store_errors import StoreError, StoreRefused
+from storage.store_errors import StoreRefused
 from storage.timekeeper import Timekeeper, machine_uptime
-from storage.transient_faults import words_of
 
 # Columns that repeat what others say, for indexes.
 _DERIVED: Final = {
@@ -38,7 +36,7 @@ class SqliteSource:
     def __init__(self, path: Path) -> None:
         """Raises StoreRefused and StoreError."""
         self.name = str(path)
-        with _translated(self.name):
+        with described(f"the database {self.name}"):
             self._db = connect_reader(path)
         self._db.text_factory = str  # damaged strings are an error
 
@@ -52,11 +50,11 @@ class SqliteSource:
         return {}  # the lock prevents them
 
     async def columns(self, table: str) -> Sequence[str]:
-        with _translated(self.name):
+        with described(f"the database {self.name}"):
             return _columns(self._db, table)
 
     async def state(self) -> CrawlState:
-        with _translated(self.name):
+        with described(f"the database {self.name}"):
             (secret,) = self._db.execute("SELECT bytes FROM secret").fetchone()
             session, paused, last_s, shift_s, boot, uptime_s, distrusted = self._db.execute(
                 "SELECT session, paused, last_at, shift_s, boot, uptime_s, distrusted FROM crawl"
@@ -84,7 +82,7 @@ class SqliteSource:
         key = ", ".join(table.key)
         where = "" if after is None else f"WHERE ({key}) > ({_marks(table.key)})"
         sql = f"SELECT {', '.join(columns)} FROM {table.name} {where} ORDER BY {key} LIMIT ?"  # noqa: S608
-        with _translated(self.name):
+        with described(f"the database {self.name}"):
             return self._db.execute(sql, (*(after or ()), table.rows_at_once)).fetchall()
 
 
@@ -96,7 +94,7 @@ class SqliteTarget:
         self.name = str(path)
         path = real_path(path)
         self._lock = FileLock(path, mode=mode)
-        with _translated(self.name), contextlib.ExitStack() as opened:
+        with described(f"the database {self.name}"), contextlib.ExitStack() as opened:
             check_file(path, copies=True)  # no lock file beside a foreign file
             opened.callback(self._lock.release)
             self._lock.acquire()
@@ -114,11 +112,11 @@ class SqliteTarget:
             self._lock.release()
 
     async def columns(self, table: str) -> Sequence[str]:
-        with _translated(self.name):
+        with described(f"the database {self.name}"):
             return _columns(self._db, table)
 
     async def copied_from(self) -> tuple[bytes, int] | None:
-        with _translated(self.name):
+        with described(f"the database {self.name}"):
             mark = self._db.execute("PRAGMA application_id").fetchone()
             row = self._db.execute("SELECT s.bytes, c.session FROM secret AS s, crawl AS c")
             found: tuple[bytes, int] | None = row.fetchone()
@@ -140,7 +138,7 @@ class SqliteTarget:
     async def last_key(self, table: Table) -> Values | None:
         order = ", ".join(f"{name} DESC" for name in table.key)
         sql = f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1"  # noqa: S608
-        with _translated(self.name):
+        with described(f"the database {self.name}"):
             row: Values | None = self._db.execute(sql).fetchone()
             return row
 
@@ -175,7 +173,7 @@ class SqliteTarget:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        with _translated(self.name):
+        with described(f"the database {self.name}"):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -194,14 +192,3 @@ def _columns(db: sqlite3.Connection, table: str) -> Sequence[str]:
 
 def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
-
-
-@contextlib.contextmanager
-def _translated(name: str) -> Iterator[None]:
-    """Raise StoreError for failures of the medium."""
-    try:
-        yield
-    except FAILURES as error:
-        raise translate(error, f"the database {name}") from error
-    except OSError as error:
-        raise StoreError(f"the database {name} cannot be used: {words_of(error)}") from error

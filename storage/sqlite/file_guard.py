@@ -8,7 +8,7 @@ from typing import Final
 
 from storage.sqlite.file_lock import FileLock
 from storage.sqlite.lasting_locks import LockedConnection
-from storage.store import StoreError
+from storage.store_errors import StoreError
 from storage.transient_faults import kind_of
 
 _EVERY_S: Final = 1.0

@@ -10,7 +10,7 @@ from typing import Final
 
 from storage import process_locks
 from storage.safe_files import FILE_MODE, open_for_update
-from storage.store import StoreError, StoreRefused
+from storage.store_errors import StoreError, StoreRefused
 from storage.transient_faults import FaultKind, kind_of
 
 _HELD_ELSEWHERE: Final = (errno.EWOULDBLOCK, errno.EAGAIN)

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from storage.store import StoreRefused
+from storage.store_errors import StoreRefused
 
 # https://www.sqlite.org/fileformat2.html#the_lock_byte_page, and unixShmLock in SQLite's os_unix.c.
 _SHARED: Final = (0x400001FF, 1)  # the last of the bytes that every open connection locks

@@ -24,7 +24,7 @@ from storage.sqlite import fault_kinds
 from storage.sqlite.file_lock import FileLock
 from storage.sqlite.schema import FAILURES, check_file, connect_reader, connect_writer, translate
 from storage.sqlite.statements import statements
-from storage.store import StoreError
+from storage.store_errors import StoreError
 from storage.transient_faults import RETRY_S_MIN, FaultKind, words_of
 
 _log = logging.getLogger("courtly.store")

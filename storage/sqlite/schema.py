@@ -21,7 +21,7 @@ from storage.sqlite import dialect
 from storage.sqlite.file_lock import is_held_here
 from storage.sqlite.lasting_locks import LockedConnection
 from storage.sqlite.statements import SCRIPTS
-from storage.store import StoreError, StoreRefused
+from storage.store_errors import StoreError, StoreRefused
 from storage.transient_faults import kind_of, words_of
 
 APPLICATION_ID: Final = int.from_bytes(b"Crtl")
@@ -72,6 +72,15 @@ def translate(error: Exception, name: str) -> StoreError:
         cause = _CAUSES["SQLITE_CORRUPT"]
     detail = f" ({error})" if cause is None or code.startswith("SQLITE_IOERR") else ""
     return StoreError(f"{name} cannot be used: {cause or 'SQLite failed'}{detail}")
+
+
+@contextlib.contextmanager
+def described(name: str) -> Iterator[None]:
+    """Raise StoreError for failures of the medium in the block."""
+    try:
+        yield
+    except FAILURES as error:
+        raise translate(error, name) from error
 
 
 def check_file(path: Path, *, must_exist: bool = False, copies: bool = False) -> bool:

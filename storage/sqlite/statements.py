@@ -146,7 +146,7 @@ class SqliteStatements:
 
 @cache
 def _decoder(shape: type[list[T]]) -> msgspec.json.Decoder[list[T]]:
-    return msgspec.json.Decoder(shape)
+    return msgspec.json.Decoder(shape, strict=False)  # a bool is stored as 0 or 1
 
 
 def _chunks(name: str, rows: Sequence[Values], values: Values) -> Iterable[tuple[str, list[Value]]]:

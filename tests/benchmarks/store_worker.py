@@ -11,14 +11,14 @@ import sys
 import time
 
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresStore
+from storage.postgres import server_store
 from tests.benchmarks.test_store_speed import crawl
 
 
 async def main(url: str, first: int, pages: int, size: int) -> None:
     location = parse_location(url)
     assert isinstance(location, ServerLocation)
-    store = PostgresStore(location, wall=time.time, monotonic=time.monotonic)
+    store = server_store(location, wall=time.time, monotonic=time.monotonic)
     sys.stdin.readline()
     began_s, cpu_s = time.monotonic(), time.process_time()
     done, _, new = await crawl(store, pages, first=first, size=size)

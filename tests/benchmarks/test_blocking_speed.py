@@ -17,7 +17,7 @@ from crawler.processing.context import crawl_context
 from crawler.scheduling.scheduler import Scheduler
 from crawler.testing import FakeFetcher, Reply, html, text
 from policies.url import host_of, path_of
-from storage.sqlite import SqliteStore
+from storage.sqlite import file_store
 from storage.store import Link
 
 BLOCKED = int(os.environ.get("COURTLY_BENCH_BLOCKED", "100000"))
@@ -46,7 +46,7 @@ async def watch(lags: list[float]) -> None:
 
 @pytest.mark.parametrize("rules", ["Disallow: /", "Disallow: /*?id="])
 async def test_a_million_urls_are_blocked_without_holding_the_loop(tmp_path, rules):
-    store = SqliteStore(tmp_path / "crawl.db", wall=time.time, monotonic=time.monotonic)
+    store = file_store(tmp_path / "crawl.db", wall=time.time, monotonic=time.monotonic)
     session = await store.open_session("bench")
     for start in range(0, BLOCKED, 5_000):
         urls = [

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.sqlite import SqliteStore, maintenance
+from storage.sqlite import file_store, maintenance
 from storage.store import Batch, Contact, HostClock, HostUpdate, Lease, Link, Visited
 
 URLS = int(os.environ.get("COURTLY_BENCH_URLS", "200000"))
@@ -65,7 +65,7 @@ async def fill(path: Path, urls: int, per_host: int = PER_HOST) -> float:
     """A database of so many URLs, four fifths of them visited; gives links inserted a second.
 
     Every host has as many pages as there are rounds, each of which shows some of its URLs."""
-    store = SqliteStore(path, wall=time.time)
+    store = file_store(path, wall=time.time)
     session = await store.open_session("fill")
     hosts, spent_s = max(1, urls // per_host), 0.0
     each = per_host // ROUNDS
@@ -178,7 +178,7 @@ async def cycle(path: Path, hosts: int, number: int) -> Rates:
     which are new, with numbers from `number` on. Every page is of another host: nothing of it is
     in any cache."""
     cycles, opening, inserts = Spent(), Spent(), Spent()
-    store = SqliteStore(path, wall=time.time)
+    store = file_store(path, wall=time.time)
     with opening, cycles:
         session = await store.open_session("bench")
         leases = list(await store.claim(session, hosts=256, urls_per_host=16))

@@ -12,7 +12,7 @@ import pytest
 
 from storage.paging import HOST_SORTS
 from storage.reader import Reader
-from storage.sqlite import SqliteStore, file_reader
+from storage.sqlite import file_reader, file_store
 from storage.store import RowPage
 
 HOSTS = 100_000
@@ -38,7 +38,7 @@ SELECT origin, id, origin, 1, 0.0, 0 FROM urls;
 
 
 async def filled(path: Path) -> Reader:
-    store = SqliteStore(path, wall=time.time)
+    store = file_store(path, wall=time.time)
     await store.close(await store.open_session("fill"))
     db = sqlite3.connect(path)
     db.executescript(FILL)

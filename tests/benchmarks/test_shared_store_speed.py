@@ -17,7 +17,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from storage.sqlite import SqliteStore
+from storage.sqlite import file_store
 from tests.benchmarks.test_store_speed import HOSTS, crawl, say
 from tests.postgres_server import PostgresServer, running_server, schema
 
@@ -156,7 +156,7 @@ def test_beside_ten_million_known_urls(server: PostgresServer) -> None:
 
 
 async def test_beside_sqlite(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "crawl.db", wall=time.time)
+    store = file_store(tmp_path / "crawl.db", wall=time.time)
     began_s, cpu_s = time.monotonic(), time.process_time()
     done, _, _ = await crawl(store, PAGES)
     wall_s, cpu_s = time.monotonic() - began_s, time.process_time() - cpu_s

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.sqlite import SqliteStore
+from storage.sqlite import file_store
 from storage.store import (
     Batch,
     Contact,
@@ -161,7 +161,7 @@ async def visit(
 async def test_pages_committed_per_second(tmp_path):
     """The claim-take-commit cycle with 50 links a page, most of them known."""
     path = tmp_path / "crawl.db"
-    store = SqliteStore(path, wall=time.time)
+    store = file_store(path, wall=time.time)
     cpu_s = time.process_time()
     done, spent_s, new = await crawl(store, PAGES)
     cpu_s = time.process_time() - cpu_s
@@ -211,7 +211,7 @@ def bare_inserts(path: Path, pages: int) -> float:
 class Stages:
     """Commits of one kind after the other in one store; CPU seconds per page of each kind."""
 
-    def __init__(self, store: SqliteStore, session: int, leases: list[Lease]) -> None:
+    def __init__(self, store: Store, session: int, leases: list[Lease]) -> None:
         self.store, self.session, self.leases = store, session, leases
         self.next = itertools.count(10_000)
 
@@ -248,7 +248,7 @@ class Stages:
 async def test_stages_of_a_commit_against_bare_inserts(tmp_path):
     """CPU time per page of each stage, compared with plain inserts of as many rows in the same
     run."""
-    store = SqliteStore(tmp_path / "crawl.db", wall=time.time)
+    store = file_store(tmp_path / "crawl.db", wall=time.time)
     session = await store.open_session("bench")
     for host in range(HOSTS):
         await store.add([link(url, host) for url in urls_of(host, 100)])
@@ -290,7 +290,7 @@ async def test_pages_committed_per_second_beside_a_busy_loop(tmp_path):
     busy = threading.Thread(target=compute)
     busy.start()
     try:
-        store = SqliteStore(tmp_path / "crawl.db", wall=time.time)
+        store = file_store(tmp_path / "crawl.db", wall=time.time)
         done, spent_s, _ = await crawl(store, PAGES // 10)
         await store.close()
     finally:
@@ -302,7 +302,7 @@ async def test_pages_committed_per_second_beside_a_busy_loop(tmp_path):
 async def test_links_inserted_per_second_and_bytes_per_url(tmp_path):
     """New links in pages of 50, on ten hosts at a time; then the same links again, all known."""
     path = tmp_path / "crawl.db"
-    store = SqliteStore(path, wall=time.time)
+    store = file_store(path, wall=time.time)
     await store.open_session("bench")
     groups = [
         [link(url, host) for url in urls_of(host, 1_000)[start : start + LINKS]]
@@ -326,14 +326,14 @@ def test_opening_does_not_read_the_frontier(tmp_path):
 
     async def run() -> None:
         path = tmp_path / "crawl.db"
-        store = SqliteStore(path, wall=time.time)
+        store = file_store(path, wall=time.time)
         await store.open_session("bench")
         hosts = max(10, PAGES // 10)
         for host in range(0, hosts, 10):
             await store.add([link(u, h) for h in range(host, host + 10) for u in urls_of(h, 10)])
         await store.close()
         start_s = time.perf_counter()
-        store = SqliteStore(path, wall=time.time)
+        store = file_store(path, wall=time.time)
         session = await store.open_session("bench")
         leases = await store.claim(session, hosts=256, urls_per_host=8)
         say(

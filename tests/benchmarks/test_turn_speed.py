@@ -28,7 +28,7 @@ from crawler.scheduling.scheduler import Scheduler
 from policies.pacing import PacingRules
 from policies.robots_state import RobotsState
 from policies.url import path_of
-from storage.sqlite import MemoryStore
+from storage.sqlite import memory_store
 from storage.store import HostClock, Lease, Link, Prefetched, Queued, Store
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ async def scheduler_with(links: list[Link]) -> Scheduler:
             "politeness": {"delay": 0, "latency_factor": 0},
         }
     )
-    store = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
+    store = memory_store(wall=clock.wall, monotonic=clock.monotonic)
     session = await store.open_session("bench")
     await store.add(links)
     context = crawl_context(config, store=store, session=session, clock=clock)

@@ -24,7 +24,7 @@ from crawler.config import from_dict
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.processing.context import crawl_context
 from crawler.scheduling.scheduler import Scheduler
-from storage.sqlite import SqliteStore
+from storage.sqlite import file_store
 from storage.store import Link
 
 HOSTS = int(os.environ.get("COURTLY_BENCH_WAITING", "50000"))
@@ -76,7 +76,7 @@ async def test_fifty_thousand_hosts_wait_for_nothing(tmp_path: Path) -> None:
             "scope": {"follow": "any"},
         }
     )
-    store = SqliteStore(tmp_path / "crawl.db", wall=time.time, monotonic=time.monotonic)
+    store = file_store(tmp_path / "crawl.db", wall=time.time, monotonic=time.monotonic)
     session = await store.open_session("bench")
     for start in range(0, HOSTS, 5_000):
         slots = [f"h{n}.test" for n in range(start, min(start + 5_000, HOSTS))]

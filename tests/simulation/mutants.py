@@ -526,8 +526,8 @@ STORE: Final = (
     Mutant(
         "hosts of a killed process count as clean",
         "storage/engine/leases.py",
-        "clean=bool(row.clean),",
-        "clean=True,",
+        "return structs.replace(self.stored, clock=clock,",
+        "return structs.replace(self.stored, clean=True, clock=clock,",
     ),
     Mutant(
         "held URLs are handed out again",

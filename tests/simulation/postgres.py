@@ -19,11 +19,12 @@ from msgspec import structs
 from crawler.testing import JumpClock
 from storage.database_info import wrong_hosts, wrong_origins
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresStore, lineage, server_connection, server_reader
+from storage.postgres import lineage, server_connection, server_reader, server_store
 from storage.postgres.connection import PostgresConnection
 from storage.postgres.server_time import ServerTime
 from storage.postgres.statements import statements
 from storage.reader import Reader
+from storage.store import Store
 from tests.crawler.scheduling.shared_rig import WorkerClock
 from tests.postgres_server import PostgresServer, find_programs
 from tests.simulation.history import Done
@@ -166,7 +167,7 @@ class PostgresWire(Wire):
 
     shared = True
 
-    def __init__(self, inner: PostgresStore, clock: Any) -> None:
+    def __init__(self, inner: Store, clock: Any) -> None:
         super().__init__(inner, clock)
         self._of_process = clock
         self.session = 0
@@ -248,7 +249,7 @@ class PostgresSimulation(WorkersSimulation):
         number, self._next_worker = self._next_worker, self._next_worker + 1
         clock: Any = WorkerClock(self.clock)
         machine = number % 2  # two workers on one machine, others elsewhere
-        inner = PostgresStore(
+        inner = server_store(
             structs.replace(self._location),  # its own, by which it is told from others
             wall=clock.wall,
             monotonic=clock.monotonic,
@@ -273,11 +274,11 @@ class PostgresSimulation(WorkersSimulation):
     # ------------------------------------------------------------ faults
 
     def cut_off(self, process: Process) -> None:
-        self._away.add(id(process.store._inner._location))
+        self._away.add(id(process.store._inner._worker._location))
         self.administrator.end_others(*_pids(process.store._inner))
 
     def connect(self, process: Process) -> None:
-        self._away.discard(id(process.store._inner._location))
+        self._away.discard(id(process.store._inner._worker._location))
 
     async def _carry_out(self, deed: Deed, done: Done) -> None:
         if deed.verb not in OF_SERVER:
@@ -295,7 +296,7 @@ class PostgresSimulation(WorkersSimulation):
             case verb:
                 inner = self.processes[deed.value % len(self.processes)].store._inner
                 if verb != "cut connections":
-                    self._cutting[id(inner._database)] = verb
+                    self._cutting[id(inner._calls.database)] = verb
                 elif pids := _pids(inner):
                     self.administrator.end_others(*pids)
 
@@ -333,7 +334,7 @@ class PostgresSimulation(WorkersSimulation):
 
     def _commit(self, connection: PostgresConnection, commit: Any) -> None:
         """Commit, unless the connection ends before, or just after."""
-        of = [one.store._inner._database for one in self.processes]
+        of = [one.store._inner._calls.database for one in self.processes]
         key = next((id(one) for one in of if one._connection is connection), 0)
         side = self._cutting.pop(key, "")
         sql = connection.sql
@@ -372,21 +373,21 @@ def _pids(store: Any) -> list[int]:
 
 
 def _connections(store: Any) -> list[Any]:
-    thread = store._pulses._thread
-    found = [store._database._connection, thread and thread._connection]
+    thread = store._worker._pulses._thread
+    found = [store._calls.database._connection, thread and thread._connection]
     return [connection for connection in found if connection is not None]
 
 
 def abandon(store: Any) -> None:
     """As the kernel leaves it when the process dies: not a word to the server, no file closed in an
     orderly way."""
-    if store._task is not None:
-        store._task.cancel()
+    if store._worker._task is not None:
+        store._worker._task.cancel()
     with outside_of_loop():
         for connection in _connections(store):
             connection.sql.drop()
             connection.close()
-    for thread in (store._database._runner, store._pulses._thread):
+    for thread in (store._calls.database._runner, store._worker._pulses._thread):
         if thread is not None:
             thread._running, thread._connection = False, None
-    store._database._file.release()
+    store._calls.database._file.release()

@@ -15,7 +15,7 @@ from crawler.scheduling.caller_session import CallerSession
 from crawler.scheduling.robots_identity import session_name
 from policies.holds import FaultOwner
 from policies.retries import FailureCode
-from storage.sqlite import MemoryStore
+from storage.sqlite import memory_store
 from tests.simulation.history import Done, History
 from tests.simulation.web import Contact, SiteFetcher
 
@@ -28,7 +28,7 @@ SESSION: int = 0  # the number of the worker, in the log
 async def fetch_alone(world: Simulation, url: str, done: Done) -> None:
     """Fetch a URL through a session of its own, of a host that no crawl contacts."""
     clock = world.clock
-    store = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
+    store = memory_store(wall=clock.wall, monotonic=clock.monotonic)
     store._calls._sleep_until = clock.sleep_until
     session = await store.open_session(session_name(world.config))
     context = crawl_context(

@@ -14,8 +14,8 @@ from unittest import mock
 from crawler.scheduling import disk_space
 from crawler.testing import JumpClock
 from storage.reader import Reader
-from storage.sqlite import MemoryStore, SqliteStore, file_reader
-from storage.store import Row, StoreError
+from storage.sqlite import file_reader, file_store, memory_store
+from storage.store import Row, Store, StoreError
 from storage.timekeeper import Uptime
 from tests.conftest import VIEWS, Medium
 
@@ -48,11 +48,11 @@ class MemoryDisk:
     boots = 0
 
     def __init__(self) -> None:
-        self._store: MemoryStore | None = None
+        self._store: Store | None = None
 
-    def store(self, clock: JumpClock) -> MemoryStore:
+    def store(self, clock: JumpClock) -> Store:
         if self._store is None:
-            self._store = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
+            self._store = memory_store(wall=clock.wall, monotonic=clock.monotonic)
             self._store._calls._sleep_until = clock.sleep_until
         return self._store
 
@@ -65,7 +65,7 @@ class MemoryDisk:
         await store._calls.close()
 
     def connection(self, store: Any) -> Any:
-        return store._calls._database._connection
+        return store._calls.database._connection
 
     def database(self) -> sqlite3.Connection:
         assert self._store is not None
@@ -84,8 +84,8 @@ class FileDisk:
         self.path = folder / "0" / "crawl.db"
         self.path.parent.mkdir()
 
-    def store(self, clock: JumpClock) -> SqliteStore:
-        return SqliteStore(
+    def store(self, clock: JumpClock) -> Store:
+        return file_store(
             self.path, wall=clock.wall, monotonic=clock.monotonic, sleep_until=clock.sleep_until,
             uptime=lambda: Uptime(f"boot {self.boots}", clock.boottime()),
         )  # fmt: skip

@@ -12,9 +12,9 @@ import pytest
 from policies.url import host_of
 from storage.engine.statements import Parameter, Values
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresStore, server_reader
+from storage.postgres import server_reader, server_store
 from storage.reader import Reader
-from storage.sqlite import MemoryStore, SqliteStore, file_reader
+from storage.sqlite import file_reader, file_store, memory_store
 from storage.sqlite.maintenance import check
 from storage.store import (
     Batch,
@@ -76,13 +76,13 @@ class Rig:
 
     def make(self, **options: Any) -> Store:
         if self.kind == "memory":
-            return MemoryStore(wall=lambda: self.wall_s, **options)
+            return memory_store(wall=lambda: self.wall_s, **options)
         options.setdefault("uptime", lambda: Uptime("rig", self.wall_s))
         if self.location is not None:
             uptime = options.pop("uptime")
             options.setdefault("time", Timekeeper(lambda: self.wall_s, None, uptime))
-            return PostgresStore(self.location, wall=lambda: self.wall_s, **options)
-        return SqliteStore(self.path, wall=lambda: self.wall_s, **options)
+            return server_store(self.location, wall=lambda: self.wall_s, **options)
+        return file_store(self.path, wall=lambda: self.wall_s, **options)
 
     async def open(self, **options: Any) -> Rig:
         if options:
@@ -107,7 +107,7 @@ class Rig:
 
     @property
     def reader(self) -> Reader:
-        if isinstance(self.store, MemoryStore):
+        if self.kind == "memory":
             return self.store.reader
         if self._reader is None:
             self._reader = (

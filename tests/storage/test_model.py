@@ -24,10 +24,9 @@ from policies.robots_state import RobotsState
 from policies.scope import HOPS_MAX
 from policies.url import host_of, origin_of
 from storage.columns import REPORTS, VIEWS
-from storage.engine.sql_store import SqlStore
-from storage.postgres import PostgresStore, maintenance, server_reader
+from storage.postgres import maintenance, server_reader, server_store
 from storage.reader import Reader
-from storage.sqlite import MemoryStore, SqliteStore, file_reader
+from storage.sqlite import file_reader, file_store, memory_store
 from storage.sqlite.maintenance import check
 from storage.store import (
     Batch,
@@ -53,6 +52,7 @@ from storage.store import (
     Revisited,
     Row,
     SitemapRead,
+    Store,
     Visited,
 )
 from storage.timekeeper import Timekeeper, Uptime
@@ -129,7 +129,7 @@ class Stores(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "crawl.db"
         self.runner = asyncio.Runner()
         self.wall_s = START_S
-        self.memory = MemoryStore(wall=self.wall, queries_per_path_max=2)
+        self.memory = memory_store(wall=self.wall, queries_per_path_max=2)
         self.memory._calls.time._uptime = self.uptime  # it has none of its own
         self.second = self.other_store()
         self.sessions = self.run(self._open())
@@ -162,8 +162,8 @@ class Stores(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ the second engine
 
-    def other_store(self) -> SqlStore:
-        return SqliteStore(self.path, wall=self.wall, uptime=self.uptime, queries_per_path_max=2)
+    def other_store(self) -> Store:
+        return file_store(self.path, wall=self.wall, uptime=self.uptime, queries_per_path_max=2)
 
     def other_reader(self) -> Reader:
         return file_reader(self.path)
@@ -696,11 +696,11 @@ class StoresOnServers(Stores):
     server: PostgresServer
     reports = ("broken",)
 
-    def other_store(self) -> SqlStore:
+    def other_store(self) -> Store:
         if not hasattr(self, "location"):
             self.location = server_location(self.server.emptied_database())
         time = Timekeeper(self.wall, uptime=self.uptime)
-        return PostgresStore(self.location, wall=self.wall, queries_per_path_max=2, time=time)
+        return server_store(self.location, wall=self.wall, queries_per_path_max=2, time=time)
 
     def other_reader(self) -> Reader:
         return server_reader(self.location)

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.ticks import KEPT_MAX, Ticks
-from storage.timekeeper import Moment, Uptime
+from storage.timekeeper import KEPT_MAX, Moment, Ticks, Uptime
 
 MACHINES = 3
 

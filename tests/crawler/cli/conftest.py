@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from policies.robots_state import RobotsState
-from storage.sqlite import MemoryStore
+from storage.sqlite import memory_store
 from storage.store import (
     Batch,
     Blocked,
@@ -22,6 +22,7 @@ from storage.store import (
     Pointer,
     Prefetch,
     Retry,
+    Store,
     Visited,
 )
 
@@ -34,9 +35,9 @@ def link(url: str, *, host: str = "a.test", seed: bool = False, anchor: str | No
 
 
 @pytest.fixture
-async def store() -> AsyncIterator[MemoryStore]:
+async def store() -> AsyncIterator[Store]:
     """http://a.test/ is visited (with a hostile title); other pages are blocked, failed, queued."""
-    store = MemoryStore(wall=lambda: NOW_S)
+    store = memory_store(wall=lambda: NOW_S)
     session = await store.open_session("test")
     await store.add([link("http://a.test/", seed=True)])
     (lease,) = await store.claim(session, hosts=1, urls_per_host=9)

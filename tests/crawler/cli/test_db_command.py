@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from crawler.cli import main
-from storage.sqlite import SqliteStore
+from storage.sqlite import file_store
 from storage.sqlite.schema import SCHEMA_VERSION
 from storage.store import Link
 
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "crawl.db"
 
     async def fill() -> None:
-        store = SqliteStore(path, wall=time.time)
+        store = file_store(path, wall=time.time)
         await store.open_session("crawl")
         await store.add(
             [
@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
             ]
         )
         await store.close()
-        store = SqliteStore(path, wall=time.time)
+        store = file_store(path, wall=time.time)
         await store.open_session("evil \x1b[31m")
         await store.close()
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from crawler.cli import main, seeds
 from crawler.daemon.api.url_lists import SEED_STATES
-from storage.sqlite import SqliteStore
+from storage.sqlite import file_store
 from storage.store import Batch, Failed, HostClock, HostUpdate, Link
 
 ERRORS = {"/1": "dns: no", "/2": "timeout: late", "/3": "timeout: late"}
@@ -23,7 +23,7 @@ def db(tmp_path: Path) -> Path:
     path = tmp_path / "crawl.db"
 
     async def fill() -> None:
-        store = SqliteStore(path, wall=lambda: 1.8e9)
+        store = file_store(path, wall=lambda: 1.8e9)
         session = await store.open_session("test")
         links = [
             Link(url=f"http://a.test{path}", slot="a.test", host="a.test", depth=0, seed=True)

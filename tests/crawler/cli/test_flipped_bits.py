@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from crawler.cli import main
 from policies.robots_state import RobotsState
-from storage.sqlite import SqliteStore, file_reader
+from storage.sqlite import file_reader, file_store
 from storage.sqlite.maintenance import check
 from storage.store import (
     Batch,
@@ -89,7 +89,7 @@ def outcome(lease: Lease, queued: Queued, n: int) -> Outcome | None:
 
 
 async def fill(path: Path) -> None:
-    store = SqliteStore(path, wall=lambda: START_S)
+    store = file_store(path, wall=lambda: START_S)
     session = await store.open_session("crawl")
     await store.add(
         [link(f"http://a.test/{n}", seed=n < 2) for n in range(12)]
@@ -127,7 +127,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 async def resume(path: Path) -> None:
     """The operations of a crawl on its database."""
-    store = SqliteStore(path, wall=lambda: START_S + 3600)
+    store = file_store(path, wall=lambda: START_S + 3600)
     try:
         session = await store.open_session("again")
         async for _ in store.seeds():

@@ -8,13 +8,13 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from crawler.cli import main
-from storage.sqlite import SqliteStore
+from storage.sqlite import file_store
 from storage.store import Link
 
 
 async def _die(path: Path, *urls: str, times: int) -> None:
     for _ in range(times):
-        store = SqliteStore(path, wall=lambda: 1.8e9)
+        store = file_store(path, wall=lambda: 1.8e9)
         await store.open_session("test")
         await store.add([Link(url=url, slot="a.test", host="a.test", depth=0) for url in urls])
         store.in_flight(1)
@@ -25,7 +25,7 @@ async def _die(path: Path, *urls: str, times: int) -> None:
 
 
 async def _open(path: Path) -> None:
-    store = SqliteStore(path, wall=lambda: 1.8e9)
+    store = file_store(path, wall=lambda: 1.8e9)
     await store.open_session("test")
     await store.close()
 

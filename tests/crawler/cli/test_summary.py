@@ -13,7 +13,7 @@ from crawler.steering.waits import stored_wait
 from policies.address import AddressRules
 from policies.holds import SENTENCES, Hold, HoldReason
 from policies.scope import SKIP_KEYS, SKIP_WORDS, Skip
-from storage.sqlite import MemoryStore
+from storage.store import Store
 
 NOW_S = 1_800_000_000.0  # the store's, in conftest.py
 
@@ -166,7 +166,7 @@ def test_omitted_hosts_are_mentioned() -> None:
     assert lines[2] == "Hosts that still have URLs queued (the first 100):"
 
 
-async def test_the_reason_of_a_host_that_is_not_in_memory(store: MemoryStore) -> None:
+async def test_the_reason_of_a_host_that_is_not_in_memory(store: Store) -> None:
     (row,) = [row async for row in store.reader.iterate("hosts")]
 
     def reason(limit: Skip | None = None, **more: object) -> str:
@@ -180,7 +180,7 @@ async def test_the_reason_of_a_host_that_is_not_in_memory(store: MemoryStore) ->
     assert reason(backoff_until=NOW_S + 1, limit=Skip.MAX_PAGES) == BACKOFF.sentence
 
 
-async def test_errors_and_rules_are_counted_from_the_views(store: MemoryStore) -> None:
+async def test_errors_and_rules_are_counted_from_the_views(store: Store) -> None:
     assert await frequent_errors(store.reader) == (
         FrequentReason(words="timeout: no answer in 30 s", count=1, example="http://a.test/broken"),
     )

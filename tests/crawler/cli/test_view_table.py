@@ -15,8 +15,8 @@ from crawler.config import from_dict
 from crawler.explain.explanation import ExplainContext
 from policies.listing import Changefreq, Listing
 from storage.columns import VIEWS as STORED
-from storage.sqlite import MemoryStore
-from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, SitemapRead
+from storage.sqlite import memory_store
+from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, SitemapRead, Store
 
 
 def test_the_views_are_those_of_the_store() -> None:
@@ -25,7 +25,7 @@ def test_the_views_are_those_of_the_store() -> None:
         assert set(columns) - {"key"} <= set(STORED[view])
 
 
-async def read_sitemap(store: MemoryStore) -> None:
+async def read_sitemap(store: Store) -> None:
     """A sitemap on a separate host, and its listing of another URL."""
     session = await store.open_session("test")
     url, page = "http://maps.test/sitemap.xml", "http://maps.test/page"
@@ -49,9 +49,7 @@ async def read_sitemap(store: MemoryStore) -> None:
     await store.complete(session, Batch(outcomes=[read], hosts=[update]))
 
 
-async def test_every_view_in_every_format(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_every_view_in_every_format(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     await read_sitemap(store)
     for view in VIEWS:
         for how in ["table", "jsonl", "csv"]:
@@ -64,7 +62,7 @@ async def test_every_view_in_every_format(
 
 
 async def test_why_explains_sitemaps_and_their_listings(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await read_sitemap(store)
     asked = ExplainContext(config=from_dict({}))
@@ -82,7 +80,7 @@ async def test_why_explains_sitemaps_and_their_listings(
 
 
 async def test_json_lines_have_all_columns(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write("blocked", store.reader.iterate("blocked"), "jsonl")
     (line,) = capsys.readouterr().out.splitlines()
@@ -91,7 +89,7 @@ async def test_json_lines_have_all_columns(
 
 
 async def test_a_csv_cell_cannot_start_a_formula(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write("visited", store.reader.iterate("visited"), "csv")
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
@@ -101,20 +99,20 @@ async def test_a_csv_cell_cannot_start_a_formula(
 
 
 async def test_the_table_of_skipped_urls_names_config_keys(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write("skipped", store.reader.iterate("skipped"), "table")
     assert "1200   max_depth  crawl.max_depth" in capsys.readouterr().out
 
 
 async def test_an_empty_view_prints_a_message_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    store = MemoryStore(wall=lambda: 0.0)
+    store = memory_store(wall=lambda: 0.0)
     await store.open_session("test")
     await write("failed", store.reader.iterate("failed"), "table")
     assert capsys.readouterr() == ("", "no URL has failed\n")
 
 
-async def test_a_table_fits_the_terminal_without_truncation(store: MemoryStore) -> None:
+async def test_a_table_fits_the_terminal_without_truncation(store: Store) -> None:
     for room in [60, 80, 100]:
         for view in VIEWS:
             columns = TABLE_COLUMNS[view]

@@ -12,7 +12,6 @@ from crawler.explain import sentences
 from crawler.explain.explanation import ExplainContext
 from crawler.frontier.reasons import latest_backoff
 from policies.robots_state import RobotsState
-from storage.sqlite import MemoryStore
 from storage.store import (
     Batch,
     Contact,
@@ -21,6 +20,7 @@ from storage.store import (
     Link,
     Outlink,
     Plan,
+    Store,
     Visited,
 )
 
@@ -34,7 +34,7 @@ def link(url: str, *, host: str) -> Link:
 
 
 async def said(
-    store: MemoryStore,
+    store: Store,
     url: str,
     capsys: pytest.CaptureFixture[str],
     config: Config = CONFIG,
@@ -44,7 +44,7 @@ async def said(
 
 
 async def test_a_blocked_url_names_rule_line_and_referrer(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://a.test/private/x", capsys)
     assert (
@@ -56,7 +56,7 @@ async def test_a_blocked_url_names_rule_line_and_referrer(
 
 
 async def test_a_visited_url_names_its_robots_directives(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://A.test?utm_source=x#top", capsys)
     assert "status 200, text/html 1.5 KB in 500 ms, at a seed" in text
@@ -65,9 +65,7 @@ async def test_a_visited_url_names_its_robots_directives(
     assert "\x1b" not in text
 
 
-async def test_the_data_of_a_url_is_shown(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_the_data_of_a_url_is_shown(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     await store.open_session("test")
     long = '"' + 300 * "x" + '"'
     for path, data in (("1", '{"id":1}'), ("2", long)):
@@ -79,7 +77,7 @@ async def test_the_data_of_a_url_is_shown(
 
 
 async def test_an_excluded_link_target_names_the_reason(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = await store.open_session("test")
     await store.add([link("http://c.test/", host="c.test")])
@@ -100,7 +98,7 @@ async def test_an_excluded_link_target_names_the_reason(
 
 
 async def test_a_failed_url_names_the_command_to_retry(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://a.test/broken", capsys)
     assert "failed: timeout: no answer in 30 s" in text
@@ -108,7 +106,7 @@ async def test_a_failed_url_names_the_command_to_retry(
     assert "`courtly retry failed --host a.test --db x.db` queues" in text
 
 
-async def test_a_queued_url_names_what_it_is_waiting_for(store: MemoryStore) -> None:
+async def test_a_queued_url_names_what_it_is_waiting_for(store: Store) -> None:
     row, host = await store.reader.url("http://a.test/later"), await store.reader.host("a.test")
     assert row is not None
     assert host is not None
@@ -138,7 +136,7 @@ def test_the_latest_response_explains_the_backoff() -> None:
         assert latest_backoff([{"status": status} for status in statuses]).sentence == words
 
 
-async def test_a_refused_url_is_not_called_due(store: MemoryStore) -> None:
+async def test_a_refused_url_is_not_called_due(store: Store) -> None:
     row = await store.reader.url("http://a.test/later")
     assert row is not None
     refused = {**row, "due_at": 0.0, "attempts": 0, "error": "refused: the server answered 503"}
@@ -148,7 +146,7 @@ async def test_a_refused_url_is_not_called_due(store: MemoryStore) -> None:
 
 
 async def test_a_queued_url_names_the_limit_that_stops_it(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full = from_dict({"site": {"a.test": {"max_pages_per_host": 1}}})
     text = await said(store, "http://a.test/later", capsys, full)
@@ -177,7 +175,7 @@ async def test_a_queued_url_names_the_limit_that_stops_it(
 async def test_a_queued_url_outside_the_new_scope(
     config: dict[str, object],
     words: str,
-    store: MemoryStore,
+    store: Store,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert words in await said(store, "http://a.test/later", capsys, from_dict(config))
@@ -185,7 +183,7 @@ async def test_a_queued_url_outside_the_new_scope(
 
 
 async def test_without_a_config_the_verdict_on_scope_is_tentative(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await store.add([link("http://b.test/", host="b.test")])
     await _explain_url(
@@ -198,7 +196,7 @@ async def test_without_a_config_the_verdict_on_scope_is_tentative(
 
 @pytest.mark.parametrize("kind", ["lead", "requisite"])
 async def test_urls_allowed_on_any_host_are_not_called_excluded(
-    kind: str, store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    kind: str, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Targets of redirected seeds, and requisites of a mirror."""
     depth, hops = (0, 2) if kind == "lead" else (1, 0)
@@ -214,7 +212,7 @@ async def test_urls_allowed_on_any_host_are_not_called_excluded(
 
 
 async def test_scope_decides_on_urls_that_are_not_in_the_database(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://b.test/", capsys)
     assert "excludes it: on a host outside the scope of the seeds (scope.follow)" in text
@@ -226,7 +224,7 @@ async def test_scope_decides_on_urls_that_are_not_in_the_database(
 
 
 async def test_an_unreachable_host_was_contacted(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (lease,) = (await store.acquire(1, ["gone.test"])).values()
     await store.complete(
@@ -252,13 +250,13 @@ async def test_an_unreachable_host_was_contacted(
     assert "1 contact\n" in text
 
 
-async def test_an_e_mail_address_is_not_a_host(store: MemoryStore) -> None:
+async def test_an_e_mail_address_is_not_a_host(store: Store) -> None:
     with pytest.raises(click.UsageError, match=r'"mailto:x@y\.test" is not a host'):
         await _explain_host(store.reader, CONFIG, "mailto:x@y.test")
 
 
 async def test_an_unknown_url_gets_a_verdict(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://a.test/private/open/1", capsys)
     assert "unknown to this database" in text
@@ -266,19 +264,19 @@ async def test_an_unknown_url_gets_a_verdict(
 
 
 async def test_an_unknown_origin_has_no_robots_copy(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "https://b.test/", capsys)
     assert "https://b.test/robots.txt: not fetched yet" in text
 
 
-async def test_an_invalid_url_is_bad_usage(store: MemoryStore) -> None:
+async def test_an_invalid_url_is_bad_usage(store: Store) -> None:
     with pytest.raises(click.UsageError, match=r"the URL 'a\.test/x' is not an absolute URL"):
         await _explain_url(store.reader, ExplainContext(config=CONFIG), "a.test/x")
 
 
 async def test_a_host_has_its_next_contact_and_the_source_of_its_delay(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await _explain_host(store.reader, CONFIG, "A.TEST:8080")
     text = capsys.readouterr().out
@@ -290,7 +288,7 @@ async def test_a_host_has_its_next_contact_and_the_source_of_its_delay(
 
 
 async def test_a_host_that_was_never_contacted_has_no_delay(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await store.add([link("http://new.test/", host="new.test")])
     await _explain_host(store.reader, CONFIG, "new.test")
@@ -300,7 +298,7 @@ async def test_a_host_that_was_never_contacted_has_no_delay(
 
 
 async def test_a_host_that_reached_its_page_limit(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await _explain_host(store.reader, from_dict({"scope": {"max_pages_per_host": 1}}), "a.test")
     text = capsys.readouterr().out
@@ -308,9 +306,7 @@ async def test_a_host_that_reached_its_page_limit(
     assert "may be contacted" not in text
 
 
-async def test_an_unknown_host_is_unknown(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_an_unknown_host_is_unknown(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     await _explain_host(store.reader, CONFIG, "b.test")
     assert "unknown to this database" in capsys.readouterr().out
     with pytest.raises(click.UsageError, match="is not a host such as"):
@@ -318,7 +314,7 @@ async def test_an_unknown_host_is_unknown(
 
 
 async def test_an_origin_without_a_copy_is_explained(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = RobotsState(status=404, fetched_at=NOW_S, expires_at=NOW_S + 86_400)
     await store.robots_put(1, "a.test", "http://a.test", gone)
@@ -331,7 +327,7 @@ async def test_an_origin_without_a_copy_is_explained(
 
 
 async def test_a_robots_txt_that_is_a_web_page_is_called_one(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = RobotsState(
         status=200, body=b"<html>Not found", fetched_at=NOW_S, expires_at=NOW_S + 86_400
@@ -342,7 +338,7 @@ async def test_a_robots_txt_that_is_a_web_page_is_called_one(
 
 
 async def test_a_page_with_a_next_visit_names_its_time(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = Plan(
         due_in_s=86_400.0, interval_s=86_400.0, checked_at=NOW_S, changed_at=NOW_S - 3600, visits=3
@@ -357,7 +353,7 @@ async def test_a_page_with_a_next_visit_names_its_time(
 
 
 async def test_truncated_parts_of_a_page_are_named(
-    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = await store.open_session("test")
     await store.add([link("http://c.test/", host="c.test")])

@@ -31,8 +31,8 @@ from policies.robots import DIALECTS, Verdict
 from policies.robots.agent_rules import AgentRules
 from policies.robots.syntax import RobotsSource
 from policies.robots_state import QUARANTINE_S, RobotsRules
-from storage.sqlite import MemoryStore
-from storage.store import Completed, Store
+from storage.sqlite import memory_store
+from storage.store import Completed
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -56,9 +56,9 @@ class Rig:
 
     def __init__(self, clock: JumpClock) -> None:
         self.clock = clock
-        self.store = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
+        self.store = memory_store(wall=clock.wall, monotonic=clock.monotonic)
         self.config = Rules()
-        self.frontier = Frontier(self.config, clock, cast("Store", self.store))
+        self.frontier = Frontier(self.config, clock, self.store)
         self.permits = self.frontier.permits
         self.robots = self.frontier.robots
         self.answers: dict[str, Answer | Callable[[Request], Answer]] = {}
@@ -75,7 +75,7 @@ class Rig:
 
     async def open(self) -> None:
         self.session = await self.store.open_session("test")
-        store = cast("Store", self.store)
+        store = self.store
         self.robots_fetcher = RobotsFetcher(
             self.frontier, Downloader(self.frontier, self.fetcher, self.clock),
             RobotsParser(self.frontier, store), self, store, self.session, self.clock,

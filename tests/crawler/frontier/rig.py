@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from crawler.config import from_dict
 from crawler.config.model import CurrentConfig
@@ -15,11 +15,10 @@ from crawler.frontier.stops import BY_OPERATOR
 from crawler.frontier.tickets import FrontierClosedError, Ticket
 from crawler.scheduling.command_loop import commands_of
 from crawler.scheduling.task_set import TaskSet
-from storage.sqlite import MemoryStore
+from storage.sqlite import memory_store
 
 if TYPE_CHECKING:
     from crawler.testing import JumpClock
-    from storage.store import Store
 
 
 class DrivenFrontier:
@@ -27,8 +26,8 @@ class DrivenFrontier:
 
     def __init__(self, clock: JumpClock, *, limit: int = 8) -> None:
         self.clock = clock
-        store = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
-        self.frontier = Frontier(CurrentConfig(from_dict({})), clock, cast("Store", store))
+        store = memory_store(wall=clock.wall, monotonic=clock.monotonic)
+        self.frontier = Frontier(CurrentConfig(from_dict({})), clock, store)
         self.permits = self.frontier.permits
         self.permits.set_limit(limit)
         self.holds = self.frontier.holds

@@ -21,7 +21,7 @@ from crawler.scheduling.seeding import seed_link
 from crawler.steering.control import Control, ReloadSource
 from crawler.testing import Answers, FakeFetcher, JumpClock, LoggedRequest
 from policies.holds import FaultOwner
-from storage.sqlite import MemoryStore
+from storage.sqlite import memory_store
 from storage.store import (
     Batch,
     Completed,
@@ -120,11 +120,11 @@ class Address:
 
 
 class SharedMemory:
-    """A MemoryStore with one session, and beside it what several sessions make of its leases."""
+    """A Store with one session, and beside it what several sessions make of its leases."""
 
     def __init__(self, clock: JumpClock) -> None:
         self.clock = clock
-        self.inner = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
+        self.inner = memory_store(wall=clock.wall, monotonic=clock.monotonic)
         self.session = 0
         self.sessions: dict[int, Session] = {}
         self.owners: dict[str, int] = {}  # by slot

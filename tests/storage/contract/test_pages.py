@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from policies.robots_state import RobotsState
-from storage.engine import blocked_groups
+from storage.engine import page_queries
 from storage.paging import HOST_SORTS, HostFilter, mark
 from storage.store import HostClock
 from tests.tables import each
@@ -233,7 +233,7 @@ async def test_blocked_by_host_and_rule_are_counted(forbidden: Any) -> None:
 async def test_what_was_not_looked_at_is_admitted(
     forbidden: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocked_groups, "GROUPED_MAX", 5)
+    monkeypatch.setattr(page_queries, "GROUPED_MAX", 5)
     found = await forbidden.reader.blocked_groups()
     assert sum(row["urls"] for row in found.rows) == 5
     assert not found.complete

@@ -8,15 +8,15 @@ from typing import Any
 import asyncpg
 
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresStore
+from storage.postgres import server_store
 from storage.postgres.statements import statements
-from storage.store import Link
+from storage.store import Link, Store
 
 
-def store_at(url: str, **options: Any) -> PostgresStore:
+def store_at(url: str, **options: Any) -> Store:
     location = parse_location(url)
     assert isinstance(location, ServerLocation)
-    return PostgresStore(location, wall=time.time, monotonic=time.monotonic, **options)
+    return server_store(location, wall=time.time, monotonic=time.monotonic, **options)
 
 
 def link(url: str, **values: Any) -> Link:

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 from crawler.cli import main
 from crawler.explain.formatting import at
-from storage.engine.sql_store import SqlStore
-from storage.postgres import PostgresStore, pulses
+from storage.engine import commits
+from storage.postgres import pulses
 from storage.records import Batch, HostClock, HostUpdate, Pulse, WorkerStatus
-from storage.store import Lease, Link, StoreError, Visited
+from storage.store import Lease, Link, Store, StoreError, Visited
 from tests.crawler.daemon.conftest import daemon_of
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
@@ -33,7 +33,7 @@ def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def worker(url: str, name: str) -> AsyncIterator[tuple[PostgresStore, int]]:
+async def worker(url: str, name: str) -> AsyncIterator[tuple[Store, int]]:
     store = store_at(url, lease_s=LEASE_S)
     session = await store.open_session(name)
     try:
@@ -51,7 +51,7 @@ async def execute(url: str, *statements: str) -> None:
         await db.close()
 
 
-async def pulse(store: PostgresStore, session: int) -> Pulse:
+async def pulse(store: Store, session: int) -> Pulse:
     """The next pulse that is answered."""
     for _ in range(100):
         if (answer := await store.pulse(session, WorkerStatus(hosts=1))) is not None:
@@ -60,7 +60,7 @@ async def pulse(store: PostgresStore, session: int) -> Pulse:
     raise AssertionError("no pulse is answered")
 
 
-async def settled(store: PostgresStore, session: int, losses: int = 0) -> int:
+async def settled(store: Store, session: int, losses: int = 0) -> int:
     """Renew until hosts may be leased again; return how many pulses reported a loss."""
     for _ in range(100):
         answer = await pulse(store, session)
@@ -71,7 +71,7 @@ async def settled(store: PostgresStore, session: int, losses: int = 0) -> int:
     raise AssertionError("hosts cannot be leased")
 
 
-async def claim_one(store: PostgresStore, session: int) -> Lease:
+async def claim_one(store: Store, session: int) -> Lease:
     (lease,) = await store.claim(session, hosts=1, urls_per_host=5)
     return lease
 
@@ -145,7 +145,7 @@ async def test_seeds_are_added_again_whatever_comes_between(
             "UPDATE origins SET queued = 0", EVIDENCE["one commit is missing"],
         )  # fmt: skip
         ends = asyncio.Event()
-        add, fails = SqlStore.add, ["it cannot be written"]
+        add, fails = commits.insert, ["it cannot be written"]
 
         async def failing(*given: Any, **more: Any) -> Any:
             if fails:
@@ -154,9 +154,9 @@ async def test_seeds_are_added_again_whatever_comes_between(
 
         await store.add([link("http://b.test/", seed=True)])  # finds what is missing
         if trouble == "another task":
-            store._start(ends.wait())  # type: ignore[arg-type]
+            store._worker._start(ends.wait())  # type: ignore[union-attr]
         else:
-            monkeypatch.setattr(SqlStore, "add", failing)
+            monkeypatch.setattr(commits, "insert", failing)
         assert await settled(store, session) == 1
         ends.set()
         for _ in range(3):

@@ -15,7 +15,7 @@ from crawler.databases import open_store
 from storage import copying
 from storage.copying import TABLES
 from storage.location import FileLocation, Location, ServerLocation, parse_location
-from storage.postgres.copying import PostgresSource, PostgresTarget
+from storage.postgres.copying import open_source, open_target
 from storage.sqlite.copying import SqliteTarget
 from storage.store import Link, StoreRefused, WorkerStatus
 from tests.postgres_server import PostgresServer
@@ -201,7 +201,7 @@ async def test_a_worker_that_joins_during_a_copy_spoils_it(
                 joined.append(table)
                 await session_of(server, "another")
 
-    async with PostgresSource(server) as given, SqliteTarget(back.path) as made:
+    async with open_source(server) as given, SqliteTarget(back.path) as made:
         with pytest.raises(StoreRefused, match="was used by another process during the copy"):
             async for _ in copying.copy(given, Target(made), session=-1):
                 pass
@@ -210,7 +210,7 @@ async def test_a_worker_that_joins_during_a_copy_spoils_it(
 async def test_two_copies_to_one_target_are_refused(
     source: FileLocation, server: ServerLocation
 ) -> None:
-    async with PostgresTarget(server):
+    async with open_target(server):
         with pytest.raises(StoreRefused, match="is being copied to by another process"):
             await copied(source, server)
     await copied(source, server)

@@ -11,7 +11,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from storage.sqlite import SqliteStore
+from storage.sqlite import file_store
 from storage.store import (
     Batch,
     Blocked,
@@ -104,7 +104,7 @@ async def test_a_role_that_only_reads(crawl_url: str) -> None:
 
 async def test_those_about_files(tmp_path: Path) -> None:
     path = tmp_path / "crawl.db"
-    store = SqliteStore(path, wall=time.time)
+    store = file_store(path, wall=time.time)
     session = await fill(store)
     await store.close(session)
     db = sqlite3.connect(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage.engine.statements import Parameter
-from storage.postgres.named_values import with_numbers
+from storage.postgres.dialect import with_numbers
 
 
 def test_each_value_has_one_number() -> None:

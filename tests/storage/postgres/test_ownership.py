@@ -18,7 +18,7 @@ import pytest
 import storage.postgres
 from storage.location import ServerLocation, parse_location
 from storage.postgres import pulses, server_reader
-from storage.postgres.copying import PostgresSource
+from storage.postgres.copying import open_source
 from storage.records import WorkerHold
 from storage.secret_sources import SecretError
 from storage.store import Order, StoreError, WorkerStatus
@@ -43,7 +43,7 @@ def location_of(url: str) -> ServerLocation:
 async def test_calls_of_all_kinds_at_once(crawl_url: str) -> None:
     store, reader = store_at(crawl_url), server_reader(location_of(crawl_url))
     session = await store.open_session("a")
-    async with PostgresSource(location_of(crawl_url)) as source, asyncio.TaskGroup() as group:
+    async with open_source(location_of(crawl_url)) as source, asyncio.TaskGroup() as group:
         pulses = [group.create_task(store.pulse(session, IDLE)) for _ in range(CALLS)]
         for number in range(CALLS):
             group.create_task(store.publish(session, ORDER))
@@ -159,7 +159,7 @@ async def test_an_error_that_nobody_has_foreseen_is_tried_again(
         "storage.postgres.connection.create_or_check",
         "storage.postgres.connection.register",
         "storage.postgres.pulses.check_readable",
-        "storage.postgres.read_connection.check_readable",
+        "storage.postgres.postgres_reader.check_readable",
     ],
 )
 async def test_an_error_while_a_connection_is_made_again_is_no_fault_of_a_value(
@@ -208,7 +208,7 @@ def test_connections_are_made_by_their_owners_alone() -> None:
         ("server_connection", "connect", "asyncpg.connect"),
         ("server_connection", "open", "connect"),
         ("maintenance", "_connected", "connect"),
-        ("pooler", "_keeps_its_session", "connect"),
+        ("schema", "_keeps_its_session", "connect"),
     }
 
 

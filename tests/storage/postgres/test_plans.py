@@ -18,8 +18,8 @@ from storage.engine import page_queries
 from storage.engine.statements import Parameter, Statements
 from storage.location import ServerLocation, parse_location
 from storage.paging import mark
-from storage.postgres.named_values import with_numbers
-from storage.postgres.read_connection import ReadConnection
+from storage.postgres.dialect import with_numbers
+from storage.postgres.postgres_reader import ServerReads
 from storage.postgres.statements import statements
 from tests.postgres_server import PostgresServer, schema
 
@@ -161,7 +161,7 @@ async def test_readers_plan_as_writers_do_but_for_reports(planned_url: str) -> N
     def read() -> tuple[list[object], list[object]]:
         location = parse_location(planned_url)
         assert isinstance(location, ServerLocation)
-        with closing(ReadConnection(location)) as connection:
+        with closing(ServerReads(location)) as connection:
             before = connection.read(settings)
             connection.read_all("SELECT 1", lambda rows: None)
             return before, connection.read(settings)

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from storage.postgres import PostgresStore, pulses
+from storage.postgres import pulses
 from storage.postgres.errors import ServerIsReplica
 from storage.postgres.schema import create_or_check
 from storage.store import (
@@ -20,6 +20,7 @@ from storage.store import (
     HostUpdate,
     Lease,
     Pulse,
+    Store,
     StoreError,
     StoreRefused,
     Visited,
@@ -37,7 +38,7 @@ TERMINATE = (
 )
 
 
-async def leased(store: PostgresStore, session: int) -> Lease:
+async def leased(store: Store, session: int) -> Lease:
     await store.add([link(f"http://a.test/{n}") for n in range(50)])
     (lease,) = await store.claim(session, hosts=1, urls_per_host=50)
     return lease
@@ -55,7 +56,7 @@ def commit_of(lease: Lease, number: int, *, release: bool = False) -> Batch:
     return Batch(outcomes=[page], hosts=[update], skipped={"scope": 1})
 
 
-async def answered(store: PostgresStore, session: int) -> Pulse:
+async def answered(store: Store, session: int) -> Pulse:
     """The first pulse that is answered."""
     for _ in range(1_000):
         if (pulse := await store.pulse(session, IDLE)) is not None:

@@ -10,9 +10,17 @@ import asyncpg
 import pytest
 
 from storage.postgres import pulses
-from storage.postgres.postgres_store import PostgresStore
 from storage.postgres.pulses import SessionActivity, Silence
-from storage.store import Batch, HostClock, HostUpdate, Lease, LeasedAddress, Order, WorkerStatus
+from storage.store import (
+    Batch,
+    HostClock,
+    HostUpdate,
+    Lease,
+    LeasedAddress,
+    Order,
+    Store,
+    WorkerStatus,
+)
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
 ACTIVE = WorkerStatus(hosts=1)
@@ -65,7 +73,7 @@ def update(lease: Lease, **values: Any) -> HostUpdate:
     return HostUpdate(slot=lease.slot, epoch=lease.epoch, clock=HostClock(), **values)
 
 
-def store_of(pair: Pair, number: int) -> PostgresStore:
+def store_of(pair: Pair, number: int) -> Store:
     return pair.stores[number]
 
 

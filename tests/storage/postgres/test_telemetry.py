@@ -11,9 +11,9 @@ import asyncpg
 import pytest
 
 from storage.location import ServerLocation, parse_location
-from storage.postgres import PostgresStore, server_reader
 from storage.postgres import pulses as pulses_module
-from storage.store import Batch, HostClock, HostUpdate, Lease, Link, Visited, WorkerStatus
+from storage.postgres import server_reader, server_store
+from storage.store import Batch, HostClock, HostUpdate, Lease, Link, Store, Visited, WorkerStatus
 from tests.postgres_server import PostgresServer
 from tests.storage.postgres.proxy import Proxy
 
@@ -42,10 +42,10 @@ async def open_store(
 ) -> AsyncIterator[Opener]:
     """Opens stores through the proxy; returns each with its session."""
     url = postgres_url.replace(f":{postgres.port}/", f":{proxy.port}/")
-    stores: list[tuple[PostgresStore, int]] = []
+    stores: list[tuple[Store, int]] = []
 
-    async def opened(**options: Any) -> tuple[PostgresStore, int]:
-        store = PostgresStore(location_of(url), wall=time.time, **options)
+    async def opened(**options: Any) -> tuple[Store, int]:
+        store = server_store(location_of(url), wall=time.time, **options)
         stores.append((store, await store.open_session("a")))
         return stores[-1]
 
@@ -65,7 +65,7 @@ def link(url: str) -> Link:
     return Link(url=url, slot="a.test", host="a.test", depth=0)
 
 
-async def leased(store: PostgresStore, session: int) -> Lease:
+async def leased(store: Store, session: int) -> Lease:
     await store.add([link(f"http://a.test/{n}") for n in range(5)])
     (lease,) = await store.claim(session, hosts=1, urls_per_host=5)
     return lease

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.postgres.postgres_store import PostgresStore
-from storage.postgres.worker_file import WorkerFile
-from storage.store import SUSPECT_REST_S
+from storage.postgres.database import WorkerFile
+from storage.store import SUSPECT_REST_S, Store
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -49,9 +48,9 @@ def files_in(folder: Path) -> list[Path]:
     return list(folder.glob("*.inflight"))
 
 
-async def die(store: PostgresStore) -> None:
+async def die(store: Store) -> None:
     """As by `kill -9`, as far as the file is concerned."""
-    database = store._calls._database
+    database = store._calls.database
     database._file.release()  # type: ignore[attr-defined]
     database.in_flight._fd = -1
     await store.close()

@@ -8,7 +8,7 @@ import contextlib
 import msgspec
 import pytest
 
-from storage.engine import sql_store as module
+from storage.engine import operator_work as module
 from storage.store import HostClock, HostUpdate, StoreError
 from tests.storage.conftest import on_connection
 

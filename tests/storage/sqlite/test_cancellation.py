@@ -100,11 +100,11 @@ async def test_an_error_after_the_cancellation_is_not_lost_on_the_store(sqlite_r
 
 
 async def test_opening_cancelled_lets_go_of_the_file(tmp_path, sqlite_rig):
-    from storage.sqlite import SqliteStore
+    from storage.sqlite import file_store
 
     path = tmp_path / "other.db"
     for steps in range(8):
-        store = SqliteStore(path, wall=lambda: 1.0)
+        store = file_store(path, wall=lambda: 1.0)
         call = asyncio.ensure_future(store.open_session("test"))
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -112,7 +112,7 @@ async def test_opening_cancelled_lets_go_of_the_file(tmp_path, sqlite_rig):
             with pytest.raises(asyncio.CancelledError):
                 await call
         await store.close()
-    store = SqliteStore(path, wall=lambda: 1.0)
+    store = file_store(path, wall=lambda: 1.0)
     assert await store.open_session("test") >= 1
     await store.close()
 

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from storage.sqlite import SqliteStore, file_reader
+from storage.sqlite import file_reader, file_store
 from storage.sqlite.maintenance import check, info
 from storage.store import Batch, HostClock, HostUpdate, Link, StoreError, StoreRefused
 from storage.transient_faults import FaultKind
@@ -21,7 +21,7 @@ LINKS = [Link(url=f"http://a.test/{n}", slot="a.test", host="a.test", depth=0) f
 
 
 async def made(path):
-    store = SqliteStore(path, wall=lambda: START_S)
+    store = file_store(path, wall=lambda: START_S)
     await store.open_session("test")
     await store.add(LINKS)
     await store.close()
@@ -58,11 +58,11 @@ async def test_a_read_only_directory_refuses_writers_in_a_sentence_and_serves_re
     await made(path)
     before = path.read_bytes()
     shut()
-    store = SqliteStore(path, wall=lambda: START_S)
+    store = file_store(path, wall=lambda: START_S)
     with pytest.raises(StoreRefused, match=r"cannot be opened for writing.*ermission denied"):
         await store.open_session("test")
     with pytest.raises(StoreRefused, match="cannot be opened for writing"):
-        await SqliteStore(folder / "new.db", wall=lambda: START_S).open_session("test")
+        await file_store(folder / "new.db", wall=lambda: START_S).open_session("test")
     async with file_reader(path) as reader:
         assert (await reader.stats()).queued == 9
     assert info(path).queued == 9
@@ -90,7 +90,7 @@ async def test_opening_waits_for_a_foreign_lock_within_a_bound(tmp_path, monkeyp
     ) as shell:
         assert shell.stdout is not None
         assert shell.stdout.readline() == b"locked\n"
-        store = SqliteStore(path, wall=lambda: START_S)
+        store = file_store(path, wall=lambda: START_S)
         with pytest.raises(StoreError, match="another program holds a lock on it"):
             await store.open_session("test")
         await store.close()
@@ -99,7 +99,7 @@ async def test_opening_waits_for_a_foreign_lock_within_a_bound(tmp_path, monkeyp
         (said,) = (one.getMessage() for one in caplog.records)
         assert said.endswith("another program holds a lock on it; trying again for 0 s")
         monkeypatch.setattr("storage.engine.transactions.START_WAIT_S_MAX", 30.0)
-        store = SqliteStore(path, wall=lambda: START_S)
+        store = file_store(path, wall=lambda: START_S)
         opening = asyncio.ensure_future(store.open_session("test"))
         trouble = await store.faults.other_than(None)
         assert trouble is not None
@@ -119,7 +119,7 @@ async def test_a_wall_clock_set_by_an_hour_moves_no_rest(tmp_path, by_s, crash):
     ticks, wall = [0.0], [START_S]
 
     def opened():
-        return SqliteStore(path, wall=lambda: wall[0], monotonic=lambda: ticks[0])
+        return file_store(path, wall=lambda: wall[0], monotonic=lambda: ticks[0])
 
     def passes(for_s):
         ticks[0] += for_s

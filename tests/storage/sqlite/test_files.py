@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from storage.sqlite import SqliteStore, file_reader, schema
+from storage.sqlite import file_reader, file_store, schema
 from storage.sqlite.maintenance import check
 from storage.store import StoreError, StoreRefused
 
 HOLD = """
     import asyncio, sys
-    from storage.sqlite import SqliteStore
+    from storage.sqlite import file_store
 
     async def main():
-        store = SqliteStore(sys.argv[1], wall=lambda: 1.0)
+        store = file_store(sys.argv[1], wall=lambda: 1.0)
         await store.open_session("holder")
         print("held", flush=True)
         await asyncio.Event().wait()
@@ -37,7 +37,7 @@ def run(script, path):
 
 
 def store_at(path):
-    return SqliteStore(path, wall=lambda: 1_800_000_000.0)
+    return file_store(path, wall=lambda: 1_800_000_000.0)
 
 
 async def refusal(path):
@@ -74,7 +74,7 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path):
 async def test_a_name_that_looks_like_a_uri_is_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "file:a.db?mode=memory"
-    store = SqliteStore(name, wall=lambda: 1.0)
+    store = file_store(name, wall=lambda: 1.0)
     await store.open_session("test")
     await store.close()
     assert sorted(one.name for one in tmp_path.iterdir()) == [name]

@@ -22,9 +22,9 @@ from crawler.clock import RealClock
 from crawler.databases import check_database, database_info, looking_into
 from crawler.testing import FakeFetcher
 from storage.location import FileLocation
-from storage.sqlite import SqliteStore, file_reader, maintenance
+from storage.sqlite import file_reader, file_store, maintenance
 from storage.sqlite.schema import check_file, connect_reader, connect_writer
-from storage.store import Link, StoreError, StoreRefused
+from storage.store import Link, Store, StoreError, StoreRefused
 from tests.storage.conftest import on_connection
 
 # What a process asks of the kernel: who, if anybody, keeps it from writing the bytes that SQLite
@@ -43,11 +43,11 @@ WRITER = """
     import asyncio, sys
     from pathlib import Path
     from storage.store import Link
-    from storage.sqlite import file_reader, SqliteStore, maintenance
+    from storage.sqlite import file_reader, file_store, maintenance
 
     async def main():
         path = Path(sys.argv[1])
-        store = SqliteStore(path, wall=lambda: 1.0)
+        store = file_store(path, wall=lambda: 1.0)
         await store.open_session("writer")
         reader = file_reader(path)
         await reader.stats()
@@ -82,8 +82,8 @@ def lock_holder(path: Path) -> int:
     return int(run(HOLDER, path))
 
 
-def store_at(path: Path) -> SqliteStore:
-    return SqliteStore(path, wall=lambda: 1_800_000_000.0)
+def store_at(path: Path) -> Store:
+    return file_store(path, wall=lambda: 1_800_000_000.0)
 
 
 def link(n: int) -> Link:
@@ -445,7 +445,7 @@ async def test_a_file_that_was_taken_away_ends_the_session(
 ) -> None:
     now = [1_800_000_000.0]
     path = tmp_path / "crawl.db"
-    store = SqliteStore(path, wall=lambda: now[0])
+    store = file_store(path, wall=lambda: now[0])
     await store.open_session("test")
     await store.add([link(1)])
     victim = path.with_name(path.name + ending)
@@ -518,7 +518,7 @@ async def test_what_other_programs_make_smaller_is_no_cut(tmp_path: Path, how: s
 async def test_an_idle_store_notices_as_well(tmp_path: Path) -> None:
     now = [1_800_000_000.0]
     path = tmp_path / "crawl.db"
-    store = SqliteStore(path, wall=lambda: now[0])
+    store = file_store(path, wall=lambda: now[0])
     await store.open_session("test")
     await store.stats()
     path.with_name("crawl.db.lock").unlink()
@@ -531,10 +531,10 @@ async def test_an_idle_store_notices_as_well(tmp_path: Path) -> None:
 async def test_of_two_crawls_the_one_that_lost_its_lock_ends(tmp_path: Path) -> None:
     now = [1_800_000_000.0]
     path = tmp_path / "crawl.db"
-    first = SqliteStore(path, wall=lambda: now[0])
+    first = file_store(path, wall=lambda: now[0])
     await first.open_session("first")
     path.with_name("crawl.db.lock").unlink()
-    second = SqliteStore(path, wall=lambda: now[0])
+    second = file_store(path, wall=lambda: now[0])
     if sys.platform == "linux":
         with pytest.raises(StoreRefused, match="in use"):
             await second.open_session("second")
@@ -599,7 +599,7 @@ async def test_a_database_and_what_lies_beside_it_are_private(tmp_path, mode):
     path = tmp_path / "crawl.db"
     before = os.umask(0)
     try:
-        store = SqliteStore(path, wall=lambda: 1.0, file_mode=mode)
+        store = file_store(path, wall=lambda: 1.0, file_mode=mode)
         await store.open_session("test")
         await store.add([link(1)])
         async with file_reader(path) as reader:

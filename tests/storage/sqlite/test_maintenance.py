@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from policies.robots_state import RobotsState
-from storage.sqlite import SqliteStore
+from storage.sqlite import file_store
 from storage.sqlite.maintenance import check, info, vacuum
 from storage.store import Link, StoreError, StoreRefused
 
@@ -114,7 +114,7 @@ async def test_check_finds_what_is_wrong(sqlite_rig, harm, sentence):
 
 async def test_check_finds_damage(tmp_path):
     path = tmp_path / "crawl.db"
-    store = SqliteStore(path, wall=lambda: 1.0)
+    store = file_store(path, wall=lambda: 1.0)
     await store.open_session("test")
     await store.close()
     with path.open("r+b") as file:
@@ -125,7 +125,7 @@ async def test_check_finds_damage(tmp_path):
 
 async def test_vacuum_gives_room_back_and_changes_nothing(tmp_path):
     path = tmp_path / "crawl.db"
-    store = SqliteStore(path, wall=lambda: 1.0)
+    store = file_store(path, wall=lambda: 1.0)
     await store.open_session("test")
     await store.add(
         [Link(url=f"http://a.test/{n}", slot="a.test", host="a.test", depth=0) for n in range(9000)]
@@ -151,13 +151,13 @@ async def test_vacuum_gives_room_back_and_changes_nothing(tmp_path):
 async def test_vacuum_gives_up_while_others_read(tmp_path, monkeypatch):
     monkeypatch.setattr("storage.sqlite.maintenance.LOCK_WAIT_S_MAX", 1.0)
     path = tmp_path / "crawl.db"
-    store = SqliteStore(path, wall=lambda: 1.0)
+    store = file_store(path, wall=lambda: 1.0)
     await store.open_session("test")
     await store.close()
     reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM urls").fetchone()
-    store = SqliteStore(path, wall=lambda: 2.0)
+    store = file_store(path, wall=lambda: 2.0)
     await store.open_session("test")  # writes, so that the reader's WAL frames count
     await store.close()
     with pytest.raises(StoreError, match="in use by another program"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.sqlite import SqliteStore, file_reader, schema
+from storage.sqlite import file_reader, file_store, schema
 from storage.sqlite.maintenance import check, info, vacuum
 from storage.store import StoreRefused
 
@@ -69,7 +69,7 @@ def test_a_database_of_an_unknown_version_is_refused_untouched(
     execute(path, f"PRAGMA user_version = {version}")
     before = path.read_bytes()
     with pytest.raises(StoreRefused, match=sentence):
-        asyncio.run(SqliteStore(path, wall=lambda: 1.0).open_session("test"))
+        asyncio.run(file_store(path, wall=lambda: 1.0).open_session("test"))
     with pytest.raises(StoreRefused, match=sentence):
         asyncio.run(file_reader(path).stats())
     for look in (info, check, vacuum):

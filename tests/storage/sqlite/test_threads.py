@@ -10,16 +10,16 @@ import threading
 import pytest
 
 from storage.engine.connection_thread import ConnectionThread
-from storage.sqlite import SqliteStore, file_reader
+from storage.sqlite import file_reader, file_store
 from storage.sqlite.schema import connect_writer
 from storage.store import StoreRefused
 
 BEGIN = """
     import asyncio, sys, threading
-    from storage.sqlite import file_reader, SqliteStore
+    from storage.sqlite import file_reader, file_store
 
     async def opened():
-        store = SqliteStore(sys.argv[1], wall=lambda: 1.0)
+        store = file_store(sys.argv[1], wall=lambda: 1.0)
         await store.acquire(await store.open_session("test"), ["a.test"])
         return store
 """
@@ -85,7 +85,7 @@ async def test_a_connection_forgotten_is_told_of_and_its_thread_ends(tmp_path):
 
 
 async def test_closing_ends_the_thread(tmp_path):
-    store = SqliteStore(tmp_path / "crawl.db", wall=lambda: 1.0)
+    store = file_store(tmp_path / "crawl.db", wall=lambda: 1.0)
     await store.open_session("test")
     assert store._calls._runner is not None
     thread = store._calls._runner._thread
@@ -99,7 +99,7 @@ async def test_a_refused_file_leaves_no_thread(tmp_path):
     path = tmp_path / "crawl.db"
     path.write_bytes(b"not a database of ours" * 99)
     with pytest.raises(StoreRefused):
-        await SqliteStore(path, wall=lambda: 1.0).open_session("test")
+        await file_store(path, wall=lambda: 1.0).open_session("test")
     with pytest.raises(StoreRefused):
         await file_reader(path).stats()
     assert not [t for t in threading.enumerate() if t.name == "courtly-store"]

@@ -22,7 +22,7 @@ import pytest
 from crawler.testing import JumpClock
 from policies.robots_state import RobotsState
 from storage import process_locks
-from storage.sqlite import SqliteStore, databases, fault_kinds, file_lock, file_reader, schema
+from storage.sqlite import databases, fault_kinds, file_lock, file_reader, file_store, schema
 from storage.sqlite.file_lock import is_held_here
 from storage.sqlite.maintenance import check
 from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, StoreError, StoreRefused
@@ -136,7 +136,7 @@ def dump(path):
 
 async def opened_at(path, clock):
     """A store that waits by the clock, for ever."""
-    store = SqliteStore(
+    store = file_store(
         path, wall=lambda: WALL_S, monotonic=clock.monotonic, sleep_until=clock.sleep_until
     )
     await store.open_session("test")
@@ -150,7 +150,7 @@ async def at_once(when_s):
 
 async def run(path, **fault):
     """The scenario, at a time that stands still."""
-    store = SqliteStore(path, wall=lambda: WALL_S, sleep_until=at_once)
+    store = file_store(path, wall=lambda: WALL_S, sleep_until=at_once)
     session = await store.open_session("test")
     faulty = fail(store, **fault) if fault else fail(store, at=10**9)
     stats = await scenario(store, session)
@@ -173,7 +173,7 @@ async def test_a_failure_at_any_statement_changes_nothing_but_the_time(tmp_path)
 
 @pytest.mark.parametrize("name", LASTING)
 async def test_what_does_not_pass_ends_the_store(tmp_path, name):
-    store = SqliteStore(tmp_path / "crawl.db", wall=lambda: WALL_S)
+    store = file_store(tmp_path / "crawl.db", wall=lambda: WALL_S)
     await store.open_session("test")
     fail(store, name=name, at=1)
     with pytest.raises(StoreError, match=r"crawl\.db cannot be used"):
@@ -186,7 +186,7 @@ async def test_what_does_not_pass_ends_the_store(tmp_path, name):
 async def test_the_trouble_is_shown_and_others_are_answered_meanwhile(tmp_path):
     """Another program holds the write lock: readers, and what needs no transaction, do not wait."""
     path = tmp_path / "crawl.db"
-    store = SqliteStore(path, wall=lambda: WALL_S)
+    store = file_store(path, wall=lambda: WALL_S)
     await store.open_session("test")
     await store.add([link("http://a.test/1")])
     other = sqlite3.connect(path, isolation_level=None)
@@ -272,7 +272,7 @@ async def test_when_the_crawl_is_to_end_it_is_given_up_with_its_sentence(tmp_pat
 
 
 async def test_closing_does_not_wait_for_trouble_to_pass(tmp_path):
-    store = SqliteStore(tmp_path / "crawl.db", wall=lambda: WALL_S)
+    store = file_store(tmp_path / "crawl.db", wall=lambda: WALL_S)
     session = await store.open_session("test")
     await store.add([link("http://a.test/")])
     fail(store, times=10**9)
@@ -283,7 +283,7 @@ async def test_closing_does_not_wait_for_trouble_to_pass(tmp_path):
     assert time.monotonic() - began_s < 5.0
     with pytest.raises(StoreError):
         await call
-    store = SqliteStore(tmp_path / "crawl.db", wall=lambda: WALL_S)  # the lock is free
+    store = file_store(tmp_path / "crawl.db", wall=lambda: WALL_S)  # the lock is free
     assert await store.open_session("test") == session + 1
     assert (await store.stats()).queued == 1
     await store.close()
@@ -317,10 +317,10 @@ async def test_a_file_size_limit_is_waited_for(tmp_path):
     script = """
         import asyncio, resource, sys
         from storage.store import Link
-        from storage.sqlite import SqliteStore
+        from storage.sqlite import file_store
 
         async def main():
-            store = SqliteStore(sys.argv[1], wall=lambda: 1.0)
+            store = file_store(sys.argv[1], wall=lambda: 1.0)
             await store.open_session("test")
             for done in range(40):
                 links = [
@@ -372,12 +372,12 @@ async def test_opening_waits_for_the_files_beside_the_database(tmp_path, monkeyp
                 raise OSError(number, os.strerror(number))
             return real(*args, **values)
 
-        store = SqliteStore(path, wall=lambda: WALL_S, sleep_until=at_once)
+        store = file_store(path, wall=lambda: WALL_S, sleep_until=at_once)
         monkeypatch.setattr(os, call, failing)
         await store.open_session("x")
         monkeypatch.undo()
         await store.close()
-        again = SqliteStore(path, wall=lambda: WALL_S)
+        again = file_store(path, wall=lambda: WALL_S)
         await again.open_session("y")
         await again.close()
         if not failed:
@@ -404,7 +404,7 @@ async def test_opening_waits_for_a_thread(tmp_path, monkeypatch):
                 no_thread(thread)
             real(thread)
 
-        store = SqliteStore(path, wall=lambda: WALL_S, sleep_until=at_once)
+        store = file_store(path, wall=lambda: WALL_S, sleep_until=at_once)
         monkeypatch.setattr(threading.Thread, "start", failing)
         await store.open_session("x")
         monkeypatch.undo()
@@ -419,7 +419,7 @@ async def test_opening_waits_for_a_thread(tmp_path, monkeypatch):
 async def test_without_a_thread_the_opening_is_given_up_and_holds_nothing(tmp_path, monkeypatch):
     path = tmp_path / "crawl.db"
     async with JumpClock() as clock:
-        store = SqliteStore(
+        store = file_store(
             path, wall=lambda: WALL_S, monotonic=clock.monotonic, sleep_until=clock.sleep_until
         )
         monkeypatch.setattr(threading.Thread, "start", no_thread)
@@ -432,7 +432,7 @@ async def test_without_a_thread_the_opening_is_given_up_and_holds_nothing(tmp_pa
         assert clock.monotonic() >= START_WAIT_S_MAX
     assert not is_held_here(path)
     assert list(tmp_path.iterdir()) == []  # nothing that was asked for comes later
-    other = SqliteStore(path, wall=lambda: WALL_S)
+    other = file_store(path, wall=lambda: WALL_S)
     await other.open_session("y")
     await other.close()
 
@@ -450,7 +450,7 @@ async def test_an_opening_that_is_cancelled_holds_nothing(tmp_path, monkeypatch)
     monkeypatch.setattr(databases, "connect_writer", slow)
     path = tmp_path / "crawl.db"
     before = asyncio.all_tasks()
-    opening = asyncio.ensure_future(SqliteStore(path, wall=lambda: WALL_S).open_session("x"))
+    opening = asyncio.ensure_future(file_store(path, wall=lambda: WALL_S).open_session("x"))
     assert await asyncio.to_thread(reached.wait, 30)
     for task in asyncio.all_tasks() - before:
         task.cancel()
@@ -485,7 +485,7 @@ async def test_opening_waits_for_trouble_at_each_of_its_steps(
             raise OSError(number, os.strerror(number))
         return real(*args, **values)
 
-    store = SqliteStore(tmp_path / "crawl.db", wall=lambda: WALL_S, sleep_until=at_once)
+    store = file_store(tmp_path / "crawl.db", wall=lambda: WALL_S, sleep_until=at_once)
     before = open_descriptors()
     with monkeypatch.context() as patches:
         patches.setattr(module, name, failing)
@@ -513,7 +513,7 @@ async def test_opening_waits_where_looking_at_the_files_fails(tmp_path, monkeypa
                     raise OSError(number, os.strerror(number))
                 return real(*args, **values)
 
-            store = SqliteStore(path, wall=lambda: WALL_S, sleep_until=at_once)
+            store = file_store(path, wall=lambda: WALL_S, sleep_until=at_once)
             with monkeypatch.context() as patches:
                 patches.setattr(os, call, failing)
                 await store.open_session("x")
@@ -527,7 +527,7 @@ async def test_opening_waits_where_looking_at_the_files_fails(tmp_path, monkeypa
 @pytest.mark.parametrize("failing", ["_is_at_path", "path"])
 async def test_a_lock_file_that_cannot_be_removed_is_let_go_of(tmp_path, monkeypatch, failing):
     path = tmp_path / "crawl.db"
-    store = SqliteStore(path, wall=lambda: WALL_S)
+    store = file_store(path, wall=lambda: WALL_S)
     await store.open_session("x")
 
     def fails(*_, **__):
@@ -539,7 +539,7 @@ async def test_a_lock_file_that_cannot_be_removed_is_let_go_of(tmp_path, monkeyp
         else:
             patches.setattr(file_lock.FileLock, "_is_at_path", fails)
         await store.close()
-    again = SqliteStore(path, wall=lambda: WALL_S)
+    again = file_store(path, wall=lambda: WALL_S)
     await again.open_session("y")
     await again.close()
 
@@ -556,7 +556,7 @@ async def test_an_opening_given_up_leaves_no_lock(tmp_path, monkeypatch):
         nonlocal now_s
         now_s = when_s
 
-    store = SqliteStore(path, wall=lambda: WALL_S, monotonic=lambda: now_s, sleep_until=sleep_until)
+    store = file_store(path, wall=lambda: WALL_S, monotonic=lambda: now_s, sleep_until=sleep_until)
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
