@@ -639,7 +639,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/front_door/calls_server.py:BODY_BYTES_MAX",
         "crawler/front_door/calls_server.py:CALLS_MAX",
         "crawler/mcp_server/refusals.py:CALLS_OF_HOST_MAX",
-        "crawler/embedding/url_data.py:DATA_BYTES_MAX",
+        "crawler/embedding/link_choice.py:DATA_BYTES_MAX",
         "crawler/daemon/http/limits.py:STREAMS_MAX",
         "crawler/daemon/http/limits.py:STREAMS_OF_ACCOUNT_MAX",
         "crawler/daemon/http/limits.py:STREAMS_OF_PEER_MAX",

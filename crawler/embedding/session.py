@@ -15,7 +15,7 @@ from crawler.clock import Clock
 from crawler.config import Config, ConfigError
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
-from crawler.embedding.lasting import Lasting
+from crawler.embedding.lasting import Borrowed, Lasting, check_alone
 from crawler.embedding.permit import RequestPermit
 from crawler.embedding.request_arguments import (
     Body,
@@ -27,7 +27,6 @@ from crawler.embedding.request_arguments import (
 from crawler.embedding.response import Response
 from crawler.embedding.session_requests import LocalRequests, SessionRequests
 from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, setup_of
-from crawler.embedding.shared_session import Borrowed, check_alone
 from crawler.embedding.streaming import StreamedResponse
 from crawler.fetching.request import Fetcher
 from crawler.observer import Observer
