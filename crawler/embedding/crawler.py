@@ -15,7 +15,6 @@ from crawler.config import Config, check_identity, seeds_of
 from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.caller_gate import CallerGate
-from crawler.embedding.lasting import Lasting
 from crawler.embedding.link_choice import (
     Links,
     checked_code,
@@ -24,6 +23,7 @@ from crawler.embedding.link_choice import (
     encoded,
     link_filter,
 )
+from crawler.embedding.owned_resource import OwnedResource
 from crawler.embedding.remote_requests import RemoteRequests
 from crawler.embedding.running import Running
 from crawler.embedding.session import PoliteSession
@@ -106,7 +106,7 @@ class Crawler:
         if links is not None:
             link_filter(links)  # checks it
         self._ended: Running | None = None  # the latest, whose summary is still available
-        self._running: Lasting[Running] = Lasting("crawl")
+        self._running: OwnedResource[Running] = OwnedResource("crawl")
 
     @property
     def config(self) -> Config:
@@ -324,7 +324,9 @@ class CrawlSession(PoliteSession):
     nothing.
     """
 
-    def __init__(self, config: Config, clock: Clock | None, running: Lasting[Running]) -> None:
+    def __init__(
+        self, config: Config, clock: Clock | None, running: OwnedResource[Running]
+    ) -> None:
         super().__init__(config=config, clock=clock)
         self._client = _GateOfCrawl(running)
 
@@ -333,10 +335,10 @@ class CrawlSession(PoliteSession):
         return self
 
 
-class _GateOfCrawl(Lasting[CallerGate | RemoteRequests]):
+class _GateOfCrawl(OwnedResource[CallerGate | RemoteRequests]):
     """The gate of the crawl that runs now. Closing it changes nothing."""
 
-    def __init__(self, running: Lasting[Running]) -> None:
+    def __init__(self, running: OwnedResource[Running]) -> None:
         super().__init__("crawl")
         self._running = running
 

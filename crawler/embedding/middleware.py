@@ -21,7 +21,7 @@ from crawler.clock import Clock, RealClock, Timer
 from crawler.config import Config, ConfigError
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
-from crawler.embedding.lasting import Lasting
+from crawler.embedding.owned_resource import OwnedResource
 from crawler.embedding.permit import with_time_to_connect
 from crawler.embedding.request_arguments import check_client_request
 from crawler.embedding.settings import (
@@ -110,7 +110,7 @@ class Politeness:
                 "connects to; use PoliteSession"
             )
         self._fetcher: ClientFetcher | None = None
-        self._client: Lasting[CallerGate] = Lasting("middleware")
+        self._client: OwnedResource[CallerGate] = OwnedResource("middleware")
         self._chains = RedirectChains()
         self._open: dict[str, set[CallerRequest]] = {}  # by slot
 

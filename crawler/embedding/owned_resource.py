@@ -33,8 +33,8 @@ _OURS: Final = str(Path(__file__).parents[1])
 _NORMALLY: Final[_Exit] = (None, None, None)
 
 
-class Lasting(Generic[_T]):
-    """Holds the resource while the object is open. noun: the object, for messages."""
+class OwnedResource(Generic[_T]):
+    """Owns the resource while its object is open. noun: the object, for messages."""
 
     def __init__(self, noun: str) -> None:
         self._noun = noun
@@ -96,7 +96,7 @@ class Lasting(Generic[_T]):
         return opening.resource
 
     def get(self) -> _T:
-        """Raises SessionClosed and WrongEventLoop."""
+        """Return the resource. Raises SessionClosed and WrongEventLoop if it cannot be used."""
         opening = self._opening
         if opening is None or not opening.is_open:
             ended = opening is not None and (opening.was_left or opening.is_stranded)
@@ -292,10 +292,10 @@ def _close_all() -> None:
             opening.at_exit()
 
 
-class Borrowed(Lasting[_T]):
-    """What another session holds, while both are open. Closing it changes nothing for the other."""
+class SharedResource(OwnedResource[_T]):
+    """The resource of another session, while both are open. Closing it does not close the other."""
 
-    def __init__(self, lender: Lasting[_T]) -> None:
+    def __init__(self, lender: OwnedResource[_T]) -> None:
         super().__init__("session")
         self._lender = lender
 
