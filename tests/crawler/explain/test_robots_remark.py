@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.explain.robots_remark import remark_on, web_page_remark
+from crawler.explain.explanation import remark_on, web_page_remark
 from policies import robots
 
 
