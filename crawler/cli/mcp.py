@@ -180,8 +180,7 @@ async def _serve(
     from crawler.embedding.session import PoliteSession
     from crawler.front_door.listener import url_of
     from crawler.mcp_server.http_transport import PATH, serving_http
-    from crawler.mcp_server.server import make_server
-    from crawler.mcp_server.stdio_transport import serve_stdio
+    from crawler.mcp_server.server import make_server, serve_stdio
     from crawler.mcp_server.tools import Tools
 
     _log_to_stderr()

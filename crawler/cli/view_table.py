@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from crawler.cli.text import echo, echo_json, width
 from crawler.config.units import format_duration
 from crawler.explain.formatting import at, plain
-from crawler.reports.csv_text import csv_text
+from crawler.explain.site_text import csv_text
 from policies.scope import SKIP_KEYS
 from storage.store import Row
 

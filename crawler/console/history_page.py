@@ -16,7 +16,7 @@ from crawler.console.rendering import PageHandlers
 from crawler.daemon.api.history_view import LATEST_S, SPANS, HistoryMark, HistoryPoint
 from crawler.daemon.http.request_types import HistoryParams, read_query
 from crawler.daemon.problem import invalid
-from crawler.reports.csv_text import csv_text
+from crawler.explain.site_text import csv_text
 from storage.history import MarkKind
 
 # Name, label, seconds, and the length of a step.

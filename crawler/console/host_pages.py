@@ -15,8 +15,8 @@ from crawler.console.robots_sheet import LineMark, sheet
 from crawler.console.timeline import timeline
 from crawler.daemon.responses import HostRow, RobotsRow
 from crawler.daemon.robots_responses import RobotsLine
+from crawler.explain.explanation import remark_on
 from crawler.explain.formatting import connections_failed, counted
-from crawler.explain.robots_remark import remark_on
 from crawler.explain.sentences import FORBIDDEN
 from crawler.steering.queue_waits import PHRASES, QueueReason
 from policies.retries import is_address_refused

@@ -17,7 +17,7 @@ from crawler.console.url_list_pages import UrlListFilter
 from crawler.daemon.list_responses import LogRow, SeedRow
 from crawler.daemon.responses import HostRow
 from crawler.daemon.robots_responses import BlockedRow
-from crawler.reports.csv_text import csv_text
+from crawler.explain.site_text import csv_text
 from storage.columns import VIEWS
 from storage.paging import ROWS_MAX
 

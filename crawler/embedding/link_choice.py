@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from yarl import URL
 
 from crawler.config import ConfigError
 from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.links import PageLink
-from crawler.embedding.url_data import checked_priority, encoded
-from crawler.errors import InvalidURL
+from crawler.errors import InvalidRequest, InvalidURL
 from crawler.processing.link_filter import ChosenLink
 from crawler.threads import in_thread, result_or_error
+from policies.retries import FailureCode
 from policies.url import canonical
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import SinkFilter
+
+DATA_BYTES_MAX: Final = 16_384  # of one URL, as JSON
+_PRIORITY: Final = 1e9
+_DEPTH: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,3 +122,45 @@ def _chosen(page: CrawledPage, link: PageLink, answer: object) -> ChosenLink | N
     return ChosenLink(
         url=url, priority=checked_priority(answer.priority), data=encoded(answer.data)
     )
+
+
+def encoded(data: Any) -> str | None:
+    """Return data as JSON text, in ASCII; None for None. Raises InvalidRequest."""
+    if data is None:
+        return None
+    try:
+        text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest("data", f"must be a JSON value ({error})") from error
+    if len(text) > DATA_BYTES_MAX:
+        raise InvalidRequest(
+            "data", f"must be at most {DATA_BYTES_MAX:,} bytes as JSON, not {len(text):,}"
+        )
+    return text
+
+
+def checked_priority(priority: object) -> float:
+    """Return the priority of a URL. Raises InvalidRequest."""
+    if isinstance(priority, bool) or not isinstance(priority, int | float):
+        raise InvalidRequest("priority", f"must be a number, not {priority!r}")
+    if not (math.isfinite(priority) and abs(priority) <= _PRIORITY):
+        raise InvalidRequest("priority", f"must be between -1e9 and 1e9, not {priority!r}")
+    return float(priority)
+
+
+def checked_depth(depth: object) -> int:
+    """Return the depth of a URL; 0 for None. Raises InvalidRequest."""
+    if depth is None:
+        return 0
+    if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= _DEPTH:
+        raise InvalidRequest("depth", f"must be a whole number from 0 to {_DEPTH:,}, not {depth!r}")
+    return depth
+
+
+def checked_code(code: object) -> FailureCode:
+    """Return the failure code. Raises InvalidRequest."""
+    try:
+        return FailureCode(str(code))
+    except ValueError:
+        known = ", ".join(FailureCode)
+        raise InvalidRequest("code", f"must be one of {known}, not {code!r}") from None

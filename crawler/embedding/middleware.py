@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import aiohttp
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from aiohttp.http import SERVER_SOFTWARE
+from aiohttp.payload import Payload
 
 from crawler.clock import Clock, RealClock, Timer
 from crawler.config import Config, ConfigError
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
-from crawler.embedding.client_errors import client_errors
-from crawler.embedding.lasting import Lasting
+from crawler.embedding.owned_resource import OwnedResource
 from crawler.embedding.permit import with_time_to_connect
-from crawler.embedding.redirect_chains import RedirectChains
 from crawler.embedding.request_arguments import check_client_request
 from crawler.embedding.settings import (
     Dialects,
@@ -30,13 +33,14 @@ from crawler.embedding.settings import (
     settings,
     setup_of,
 )
-from crawler.errors import ResponseUnread
+from crawler.errors import CourtlyError, InvalidRequest, ResponseUnread
 from crawler.fetching.client_session import (
     CallerRequest,
     ClientFetcher,
     GuardedConnector,
     ThreadedNames,
     check_request,
+    is_public,
 )
 from crawler.fetching.fetcher import KEEPALIVE_S
 from crawler.fetching.guard import address_rules, socket_guard
@@ -48,6 +52,7 @@ from policies.url import host_of
 # How long a request waits for an unread response of the same host. A server may pause this long
 # within a body; a response that is being read, however slowly, does not count.
 HOLD_MAX_S: Final = 60.0
+_SAFE: Final = frozenset({"GET", "HEAD"})
 
 
 class Politeness:
@@ -105,7 +110,7 @@ class Politeness:
                 "connects to; use PoliteSession"
             )
         self._fetcher: ClientFetcher | None = None
-        self._client: Lasting[CallerGate] = Lasting("middleware")
+        self._client: OwnedResource[CallerGate] = OwnedResource("middleware")
         self._chains = RedirectChains()
         self._open: dict[str, set[CallerRequest]] = {}  # by slot
 
@@ -257,3 +262,74 @@ def _identity(config: Config) -> dict[str, str]:
     if config.crawl.from_:
         headers["From"] = config.crawl.from_
     return headers
+
+
+@contextmanager
+def client_errors() -> Iterator[None]:
+    """Raise every CourtlyError of the block as an instance of its class and of ClientError: code
+    that catches `aiohttp.ClientError` around a request of its session works unchanged."""
+    try:
+        yield
+    except aiohttp.ClientError:
+        raise
+    except CourtlyError as error:
+        meant = _as_client_error(type(error), error.args, error.__dict__)
+        raise meant.with_traceback(error.__traceback__) from error.__cause__
+
+
+def _as_client_error(
+    kind: type[CourtlyError], args: tuple[Any, ...], attributes: dict[str, Any]
+) -> CourtlyError:
+    both = _client_error_class(kind)  # type: ignore[arg-type]  # a class is hashable
+    error = both.__new__(both)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+@functools.cache
+def _client_error_class(kind: type[CourtlyError]) -> type[CourtlyError]:
+    """The class derived from this one and from ClientError. It has the name and the docstring of
+    the first, and is pickled by it."""
+
+    def reduce(error: CourtlyError) -> tuple[object, ...]:
+        return _as_client_error, (kind, error.args, error.__dict__)
+
+    return type(
+        kind.__name__,
+        (kind, aiohttp.ClientError),
+        {"__doc__": kind.__doc__, "__module__": kind.__module__, "__reduce__": reduce},
+    )
+
+
+class RedirectChains:
+    """Knows which requests of aiohttp's client follow a redirect, and drops what must not follow.
+
+    All hops of one call share its timer. The last call of each task is remembered.
+    """
+
+    def __init__(self) -> None:
+        self._last: ContextVar[tuple[object, str, bool] | None] = ContextVar("hop", default=None)
+
+    def pass_on(self, request: ClientRequest) -> None:
+        """Before a hop is sent: if it, or one before it, left the origin of the one before, drop
+        all headers but harmless ones, and the cookies that its own jar does not have for it. Raises
+        InvalidRequest if it would take a body or an unsafe method to another origin."""
+        call, origin = request._timer, str(request.url.origin())  # noqa: SLF001
+        last = self._last.get()
+        left = False
+        if last is not None and last[0] is call:
+            left = last[2] or last[1] != origin
+        self._last.set((call, origin, left))
+        if not left:
+            return
+        if request.method not in _SAFE or isinstance(request.body, Payload) or request.body:
+            raise InvalidRequest(
+                "allow_redirects",
+                f"a redirect leads to another origin, {origin}: neither a {request.method} request "
+                "nor a body is sent on to it",
+            )
+        for name in {name for name in request.headers if not is_public(name)}:
+            del request.headers[name]
+        if cookies := request.session.cookie_jar.filter_cookies(request.url):
+            request.headers["Cookie"] = cookies.output(attrs=[], header="", sep=";").strip()

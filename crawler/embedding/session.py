@@ -15,7 +15,7 @@ from crawler.clock import Clock
 from crawler.config import Config, ConfigError
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
-from crawler.embedding.lasting import Lasting
+from crawler.embedding.owned_resource import OwnedResource, SharedResource, check_alone
 from crawler.embedding.permit import RequestPermit
 from crawler.embedding.request_arguments import (
     Body,
@@ -27,7 +27,6 @@ from crawler.embedding.request_arguments import (
 from crawler.embedding.response import Response
 from crawler.embedding.session_requests import LocalRequests, SessionRequests
 from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, setup_of
-from crawler.embedding.shared_session import Borrowed, check_alone
 from crawler.embedding.streaming import StreamedResponse
 from crawler.fetching.request import Fetcher
 from crawler.observer import Observer
@@ -100,13 +99,13 @@ class PoliteSession:
             "clock": clock,
             "fetcher": fetcher,
         }
-        self._borrowed: Borrowed[CallerGate | RemoteRequests] | None = None
+        self._shared: SharedResource[CallerGate | RemoteRequests] | None = None
         if share is not None:
             check_alone({**options, "via": via, "token": token})
             if not isinstance(share, PoliteSession):
                 raise ConfigError(f"share: expected a PoliteSession, not {type(share).__name__}")
             options = {"config": share.config}
-            self._borrowed = Borrowed(share._client)  # noqa: SLF001 - of the same class
+            self._shared = SharedResource(share._client)  # noqa: SLF001 - of the same class
         elif via is not None or token is not None:
             from crawler.embedding.via import check_via
 
@@ -115,7 +114,9 @@ class PoliteSession:
         self._via = via
         self._token = token
         self._cache = None if cache is None else _response_cache(cache)
-        self._client: Lasting[CallerGate | RemoteRequests] = self._borrowed or Lasting("session")
+        self._client: OwnedResource[CallerGate | RemoteRequests] = self._shared or OwnedResource(
+            "session"
+        )
 
     @property
     def config(self) -> Config:
@@ -128,8 +129,8 @@ class PoliteSession:
     def _opened(self) -> AbstractAsyncContextManager[CallerGate | RemoteRequests]:
         from crawler.embedding.embed import caller_gate  # loads what the database needs
 
-        if self._borrowed is not None:
-            return self._borrowed.lent()
+        if self._shared is not None:
+            return self._shared.lent()
         if self._via is not None:
             from crawler.embedding.via import through
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from crawler.config import Config, ConfigError, seeds_of
 from crawler.config.units import format_bytes
 from crawler.explain import sentences
 from crawler.explain.formatting import counted
-from crawler.explain.robots_remark import web_page_remark
 from crawler.threads import in_thread
 from policies import robots
 from policies.robots_policy import Governed, robots_policy
@@ -30,6 +30,9 @@ from policies.url import (
 )
 from storage.reader import Reader
 from storage.store import Row
+
+_AGENT = re.compile(r"[\ufeff\s]*user-?agent\s*:", re.IGNORECASE)
+_PAGE_STARTS = ("<!doctype", "<html", "<head", "<?xml", "<body")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,3 +291,27 @@ async def _verdict(
         return lines + sentences.policy_sentences(policy, now_s)
     _, sentence = await in_thread(judged, policy.body)
     return [*lines, f"{whose}: {sentence}"]
+
+
+def remark_on(body: str) -> tuple[str, str]:
+    """A word and a sentence about a file that is not what it seems; "" and "" if it is.
+
+    Parsers read rules wherever they stand, so that those within a web page apply.
+    """
+    start = body.lstrip("\ufeff \t\r\n")
+    if not start:
+        return "empty", "The file is empty, so it forbids nothing."
+    has_group = any(_AGENT.match(line) for line in body.splitlines())
+    if start[:9].lower().startswith(_PAGE_STARTS):
+        if has_group:
+            return "a web page", "This is a web page, but some of its lines are read as rules."
+        return "a web page", "This is a web page and no robots.txt: it has no rules."
+    if not has_group:
+        return "no rules", "The file names no User-agent, so none of its rules apply."
+    return "", ""
+
+
+def web_page_remark(body: bytes) -> str:
+    """The sentence if a file is a web page, else ""."""
+    word, sentence = remark_on(body.decode("utf-8", "replace"))
+    return sentence if word == "a web page" else ""

@@ -9,8 +9,11 @@ Rows of the database are strings; the writer of each medium applies its function
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Final, final
 
 from crawler.explain.formatting import plain, printable
@@ -23,6 +26,7 @@ _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Me", "Mn", "Zl", "
 # forms, such as the full-width ones, are reduced to these; U+2212 is a minus sign of its own.
 _FORMULA: Final = frozenset("=+-@|%\N{MINUS SIGN}")
 _SAFE: Final = re.compile(r"[0-9A-Za-z/#.(\[{\"_]")
+LINE_END: Final = "\r\n"
 
 
 @final
@@ -107,3 +111,12 @@ def _is_formula(text: str) -> bool:
             return True
         return unicodedata.normalize("NFKC", char)[:1] in _FORMULA
     return False
+
+
+def csv_text(rows: Iterable[Iterable[object]], *, line_end: str = LINE_END) -> str:
+    """Return lines of CSV (RFC 4180), for every CSV file and for standard output. Strings become
+    cells by `for_csv`; None is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator=line_end)
+    writer.writerows([for_csv(value) for value in row] for row in rows)
+    return text.getvalue()

@@ -8,6 +8,9 @@ from typing import Final
 from aiohttp import web
 
 BODY_S: Final = 30.0
+PATH: Final = "/robots.txt"
+BODY: Final = b"User-agent: *\nDisallow: /\n"
+CONTENT_TYPE: Final = "text/plain"
 
 
 class BodyTooSlowError(Exception):

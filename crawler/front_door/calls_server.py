@@ -7,17 +7,22 @@ import hmac
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import hdrs, web
 
 from crawler.clock import Clock
-from crawler.front_door import robots_txt
-from crawler.front_door.asgi import App, respond
+from crawler.front_door import bodies
 from crawler.front_door.bodies import BodyTooSlowError, body_of
-from crawler.front_door.connections import Connections, mark_authorized, peer_of, serving
+from crawler.front_door.connections import (
+    Connections,
+    mark_authorized,
+    peer_of,
+    serving,
+    while_connected,
+)
 from crawler.front_door.own_names import OwnNames
 from crawler.front_door.rate_limit import FAILURES, FAILURES_PER_S, RateLimiter
 from crawler.front_door.request_handler import CLIENT_ERRORS, PROBLEM_TYPE
@@ -31,6 +36,11 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'",
 }
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RefusedError(Exception):
@@ -104,8 +114,8 @@ class CallsServer:
         self._log.warning("a request from %s is not valid HTTP: %s", peer, error)
 
     async def _answer(self, request: web.Request) -> web.Response:
-        if request.path == robots_txt.PATH:
-            return web.Response(body=robots_txt.BODY, content_type=robots_txt.CONTENT_TYPE)
+        if request.path == bodies.PATH:
+            return web.Response(body=bodies.BODY, content_type=bodies.CONTENT_TYPE)
         try:
             self._check(request)
             with self._calls.one(peer_of(request.remote or "")):
@@ -177,3 +187,60 @@ class CallsServer:
         if retry_after_s is not None:
             headers[hdrs.RETRY_AFTER] = str(max(1, round(retry_after_s + 0.5)))
         return web.Response(body=body, status=status, content_type=PROBLEM_TYPE, headers=headers)
+
+
+async def respond(app: App, request: web.Request, body: bytes) -> web.Response:
+    """The response of an ASGI application to a request with this body. It is cancelled when the
+    client disconnects; ConnectionResetError is raised then."""
+    exchange = _Exchange(body)
+    await while_connected(request, _called(app, request, exchange))
+    return web.Response(
+        status=exchange.status, headers=exchange.headers, body=bytes(exchange.written)
+    )
+
+
+async def _called(app: App, request: web.Request, exchange: _Exchange) -> None:
+    await app(_scope_of(request), exchange.receive, exchange.send)
+
+
+class _Exchange:
+    """One request, as the application reads and answers it."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.status = 500
+        self.headers: list[tuple[str, str]] = []
+        self.written = bytearray()
+
+    async def receive(self) -> Message:
+        body, self._body = self._body, b""
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = [
+                (name.decode("latin-1"), value.decode("latin-1"))
+                for name, value in message.get("headers", ())
+                if name.lower() not in (b"content-length", b"transfer-encoding", b"connection")
+            ]
+        elif message["type"] == "http.response.body":
+            self.written += message.get("body", b"")
+
+
+def _scope_of(request: web.Request) -> Scope:
+    url = request.rel_url
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": f"{request.version.major}.{request.version.minor}",
+        "method": request.method,
+        "scheme": "https" if request.secure else "http",
+        "path": url.path,
+        "raw_path": url.raw_path.encode("ascii", "replace"),
+        "query_string": url.raw_query_string.encode("ascii", "replace"),
+        "root_path": "",
+        "headers": [(name.lower(), value) for name, value in request.raw_headers],
+        "client": None,
+        "server": None,
+    }

@@ -20,17 +20,14 @@ from crawler.frontier.commands import (
     Rejudge,
 )
 from crawler.frontier.commit_buffer import CommitBatch, CommitBuffer
-from crawler.frontier.host_queue import HostQueue, Permit
-from crawler.frontier.lease_expiry import LeaseExpiry
+from crawler.frontier.host_queue import HostQueue, Permit, progresses, requested_delay_s
 from crawler.frontier.origin import Origin, changes
 from crawler.frontier.pace import NEVER
 from crawler.frontier.permits import Permits
-from crawler.frontier.progress import progresses
-from crawler.frontier.requested_rest import requested_rest_s
 from crawler.frontier.robots_budget import RobotsBudget
 from crawler.frontier.robots_cache import RobotsCache
 from crawler.frontier.robots_in_flight import RobotsInFlight
-from crawler.frontier.system_holds import SystemHolds
+from crawler.frontier.system_holds import LeaseExpiry, SystemHolds
 from crawler.frontier.waiting import Waiting
 from crawler.observer import Observer
 from crawler.operator_commands import HostCommand, ResumeHosts
@@ -367,7 +364,7 @@ class Frontier:
         refusal = status == 429 or (status in REFUSALS and kind != ROBOTS)
         rest_s = None
         if "Retry-After" in headers:
-            rest_s = requested_rest_s(host, headers, wall_s=self._clock.wall())
+            rest_s = requested_delay_s(host, headers, wall_s=self._clock.wall())
         if rest_s is None and not refusal and isinstance(result, Failure):
             return  # its body did not arrive: it forgives nothing
         now_s = self._clock.monotonic()

@@ -5,21 +5,24 @@ All times are monotonic seconds unless a name says otherwise.
 
 from __future__ import annotations
 
+import logging
+import math
 from collections import deque
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from crawler.config.units import format_duration
+from crawler.fetching.request import Failure, Headers
 from crawler.frontier.pace import NEVER, Pace
 from policies.holds import HoldReason
 from policies.pacing import PacingRules
-from policies.retries import FailureCode, retry_delay_s
+from policies.retries import FailureCode, retry_after_s, retry_delay_s
 from policies.scope import Skip
 from policies.url import host_of, origin_of, registrable_domain
-from storage.store import Contact, HostUpdate, Lease, Queued
+from storage.store import Contact, HostUpdate, Lease, Outcome, Queued, Retry, Revisited, SitemapRead
 
 if TYPE_CHECKING:
-    from crawler.fetching.request import Failure
     from crawler.frontier.tickets import Ticket
 
 PREFETCH = 16  # URLs prefetched for a host: memory is the number of leased hosts times this
@@ -27,6 +30,8 @@ LOW_WATER = 4  # prefetched URLs left when more are asked for: a commit is over 
 PREFETCH_MAX = 256  # while a host's URLs cost no request (all blocked): 10 ms of the loop's time
 
 EXCUSES_MAX = 3  # per URL, for a missing answer that an outage was blamed for
+
+_log = logging.getLogger("courtly.fetch")
 
 
 class OutOfReach(Struct, eq=False):
@@ -281,3 +286,44 @@ class Permit(Struct, eq=False):
     could_s: float = NEVER  # when it could have begun: allowed, and wanted
     revision: int = 0  # of the host's pace when the permit was granted
     probe: bool = False  # granted during a system hold, to find out whether it is over
+
+
+def progresses(outcome: Outcome, host: HostQueue | None) -> bool:
+    """Whether a URL is finished, or was tried for the first time at a host that did not just fail.
+
+    Another failure, of the same URL or the next one, is not progress: it must not keep a crawl from
+    ending. Nor is a sitemap, which is read again each day; the pages that it lists are.
+    """
+    if isinstance(outcome, Retry):
+        if host is None:
+            return outcome.attempts + outcome.refusals <= 1
+        host.failed_in_row += 1
+        return host.failed_in_row == 1 and outcome.attempts + outcome.refusals <= 1
+    if isinstance(outcome, Revisited) and outcome.plan and outcome.plan.failures:
+        return False
+    if host is not None:
+        host.failed_in_row = 0
+    return not isinstance(outcome, SitemapRead)
+
+
+def requested_delay_s(host: HostQueue, headers: Headers, *, wall_s: float) -> float | None:
+    """The longest Retry-After (RFC 9110, 10.2.3) of an answer, at most
+    `politeness.max_retry_after`; None if it has no readable one. A longer one is logged. wall_s:
+    now, in Unix seconds."""
+    date = headers.get("Date")
+    asked = [
+        wait_s
+        for value in headers.getall("Retry-After")
+        if (wait_s := retry_after_s(value, now_s=wall_s, date=date, max_s=math.inf)) is not None
+    ]
+    if not asked:
+        return None
+    longest_s, most_s = max(asked), host.pace.rules.max_retry_after_s
+    if longest_s > most_s:
+        _log.warning(
+            "%s asks for a pause of %s (Retry-After); politeness.max_retry_after allows %s",
+            host.slot,
+            format_duration(longest_s),
+            format_duration(most_s),
+        )
+    return min(longest_s, most_s)

@@ -12,17 +12,17 @@ from typing import Final
 
 from crawler.clock import Clock
 from crawler.frontier.addresses import Addresses
+from crawler.frontier.alarms import WallWatch
 from crawler.frontier.commands import LOOK_FOR_WORK, NEXT_PASS, CommandQueue
 from crawler.frontier.commit_buffer import CommitBuffer
+from crawler.frontier.fair_queue import ReadyLines
 from crawler.frontier.grant_limits import GrantLimits
 from crawler.frontier.host_queue import AddressClock, HostQueue, Permit
 from crawler.frontier.large_bodies import LargeBodies
 from crawler.frontier.pace import NEVER
 from crawler.frontier.process_contacts import share_contacts
-from crawler.frontier.ready_lines import ReadyLines
 from crawler.frontier.stops import Stop, Stops
 from crawler.frontier.tickets import FrontierClosedError, Ticket
-from crawler.frontier.wall_watch import WallWatch
 from crawler.frontier.workbench import Workbench
 from policies.scope import Skip
 from storage.store import Contact, LeasedAddress

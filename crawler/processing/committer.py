@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from crawler.clock import Clock
-from crawler.frontier.commit_buffer import CommitBatch
+from crawler.documents.crawled_page import CrawledPage, value_of
+from crawler.documents.unvisited import BlockedPage, FailedPage, code_and_sentence
+from crawler.frontier.commit_buffer import About, CommitBatch
 from crawler.frontier.frontier import Frontier
 from crawler.observer import Observer
 from crawler.processing.attempts import unkept
 from crawler.processing.page_queue import PageQueue
-from crawler.processing.rates import Rates
 from crawler.processing.run_limits import RunLimits
 from crawler.processing.seen_links import SeenLinks
-from crawler.processing.unvisited_pages import unvisited_page
-from storage.store import Completed, Failed, Outcome, Store, Visited
+from storage.store import Blocked, Completed, Failed, Outcome, Revisited, Store, Visited
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
+
+OVER_S: Final = 10.0  # long enough for commits ten times a second, short enough to see a change
+BUCKET_S: Final = 1.0
 
 
 class Committer:
@@ -139,3 +144,72 @@ class Committer:
                     self._seen.clear()  # other pages may have the links that are lost with it
                 if self._limits is not None:
                     self._limits.count_errors(isinstance(outcomes[place], Failed))
+
+
+class Rates:
+    """Pages and bytes as they are committed, gathered by the second; a dozen numbers at most."""
+
+    def __init__(self, now_s: float) -> None:
+        self.pages = 0
+        self.bytes = 0
+        self._began_s = now_s
+        self._buckets: deque[tuple[float, int, int]] = deque()
+
+    def add(self, now_s: float, outcomes: Iterable[Outcome]) -> None:
+        """These outcomes were committed. A page that was revisited and had not changed counts as a
+        page, of no bytes."""
+        pages, body_bytes = 0, 0
+        for outcome in outcomes:
+            if isinstance(outcome, Visited):
+                pages += 1
+                body_bytes += outcome.body_bytes
+            elif isinstance(outcome, Revisited) and outcome.plan and not outcome.plan.failures:
+                pages += 1
+        if not pages:
+            return
+        self.pages += pages
+        self.bytes += body_bytes
+        if self._buckets and now_s - self._buckets[-1][0] < BUCKET_S:
+            began_s, had_pages, had_bytes = self._buckets.pop()
+            self._buckets.append((began_s, had_pages + pages, had_bytes + body_bytes))
+        else:
+            self._forget(now_s)
+            self._buckets.append((now_s, pages, body_bytes))
+
+    def per_s(self, now_s: float) -> tuple[float, float]:
+        """Pages and bytes per second."""
+        self._forget(now_s)
+        over_s = max(min(OVER_S, now_s - self._began_s), BUCKET_S)
+        pages = sum(bucket[1] for bucket in self._buckets)
+        body_bytes = sum(bucket[2] for bucket in self._buckets)
+        return pages / over_s, body_bytes / over_s
+
+    def _forget(self, now_s: float) -> None:
+        while self._buckets and self._buckets[0][0] <= now_s - OVER_S:
+            self._buckets.popleft()
+
+
+def unvisited_page(outcome: Outcome, about: About) -> FailedPage | BlockedPage | None:
+    """None for an outcome that has a page, or is none yet."""
+    source, verdict = about
+    data = source.data if isinstance(source, CrawledPage) else value_of(source.data)
+    if isinstance(outcome, Failed):
+        code, sentence = code_and_sentence(outcome.error)
+        return FailedPage(
+            url=source.url,
+            code=code,
+            sentence=sentence,
+            attempts=outcome.attempts,
+            failed_at=outcome.last_at,
+            data=data,
+            referrer=source.referrer,
+        )
+    if isinstance(outcome, Blocked) and verdict is not None:
+        return BlockedPage(
+            url=source.url,
+            verdict=verdict,
+            blocked_at=outcome.blocked_at,
+            data=data,
+            referrer=source.referrer,
+        )
+    return None

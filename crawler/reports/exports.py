@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from crawler.explain.formatting import json_printable
-from crawler.reports.csv_text import csv_text
+from crawler.explain.site_text import csv_text
 from storage.columns import VIEWS
 from storage.store import Row
 

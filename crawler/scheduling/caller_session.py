@@ -12,7 +12,7 @@ from crawler.periodic import PeriodicSteps
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.scheduling.contact_loop import ContactLoop
-from crawler.scheduling.other_workers import OtherWorkers
+from crawler.scheduling.host_leases import OtherWorkers
 from crawler.scheduling.renewal import Renewal
 from storage.store import WorkerStatus
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+import math
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Protocol
 
+from crawler.clock import Clock, Timer
 from crawler.downloading.downloader import Downloader
 from crawler.downloading.robots_fetcher import RobotsFetcher, SitemapFinder
 from crawler.downloading.robots_parser import RobotsParser
 from crawler.fetching.request import Fetcher
 from crawler.frontier.commands import (
+    NEXT_PASS,
     BreakOff,
     Command,
     Commit,
@@ -21,15 +25,13 @@ from crawler.frontier.commands import (
     ParseRobots,
     WorkCommand,
 )
+from crawler.frontier.frontier import Frontier
 from crawler.frontier.origin import Origin
 from crawler.frontier.tickets import FrontierClosedError
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
-from crawler.scheduling.callers import Callers
-from crawler.scheduling.command_loop import commands_of
 from crawler.scheduling.due_work import DueRobots
-from crawler.scheduling.host_leases import HostLeases
-from crawler.scheduling.other_workers import OtherWorkers
+from crawler.scheduling.host_leases import HostLeases, OtherWorkers
 from crawler.scheduling.task_set import TaskSet
 from policies.robots_state import RobotsState, is_due
 from policies.url import host_of
@@ -161,3 +163,54 @@ class ContactLoop:
         if host.beyond_reach(name, self.crawl.clock.monotonic()) is not None:
             return origin.access if origin.access.body is not None else None
         return origin.access
+
+
+class Callers(Protocol):
+    """The callers of a loop, who wait for what only the loop and its owner learn."""
+
+    def settled(self, origins: Iterable[Origin]) -> None:
+        """These origins' robots.txt were fetched or parsed."""
+        ...
+
+    def gave_up(self, slot: str) -> None:
+        """An origin of this host was given up."""
+        ...
+
+    def contact_ended(self, slot: str) -> None:
+        """The crawl has contacted this host: its pace may have changed."""
+        ...
+
+    def close(self) -> None:
+        """The loop ends: no more permits are granted."""
+        ...
+
+
+async def commands_of(
+    frontier: Frontier, clock: Clock, tasks: TaskSet
+) -> AsyncGenerator[Command, None]:
+    """Yield the frontier's commands as they arrive. Raises the first failure of `tasks`."""
+    timer: Timer | None = None
+    timer_s: float | None = None
+    try:
+        while True:
+            frontier.advance()
+            taken = frontier.commands.take()
+            for command in taken:
+                yield command
+            if tasks.failure is not None:
+                raise tasks.failure
+            if NEXT_PASS in taken:
+                await asyncio.sleep(0)
+                frontier.next_pass()
+                continue
+            at_s = frontier.next_wake_s()
+            if at_s != timer_s:
+                if timer is not None:
+                    timer.cancel()
+                timer = None if at_s is None else clock.call_at(at_s, frontier.commands.wake)
+                timer_s = at_s
+            frontier.commands.sleep_until(math.inf if at_s is None else at_s)
+            await frontier.commands.wait()
+    finally:
+        if timer is not None:
+            timer.cancel()

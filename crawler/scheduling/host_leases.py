@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from crawler.config import Config
 from crawler.frontier.host_queue import PREFETCH, HostQueue
@@ -16,7 +17,6 @@ from crawler.frontier.reasons import READY, Reason, limit_reached
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
-from crawler.scheduling.other_workers import OtherWorkers
 from policies.holds import FaultOwner
 from policies.scope import ScopeRules, Skip
 from storage.store import HostClock, HostUpdate
@@ -356,3 +356,13 @@ class HostLeases:
 
 def _limits(rules: ScopeRules) -> tuple[float, float]:
     return rules.max_pages_per_host, rules.max_bytes_per_host
+
+
+class OtherWorkers(Struct, kw_only=True):
+    """Changed by `SharedCrawl` only. shared: whether there can be any."""
+
+    shared: bool
+    active: int = 0  # not idle
+    hungry: int = 0  # could use more hosts
+    # When the latest pulse that was answered was asked for (monotonic).
+    asked_s: float = -math.inf

@@ -12,8 +12,7 @@ from crawler.frontier.reasons import PAUSED, Reason, Wait, limit_reached, run_li
 from crawler.processing.context import CrawlContext
 from crawler.processing.worker import Worker
 from crawler.scheduling.due_work import DuePages, DueRobots
-from crawler.scheduling.host_leases import HostLeases
-from crawler.scheduling.other_workers import OtherWorkers
+from crawler.scheduling.host_leases import HostLeases, OtherWorkers
 from crawler.scheduling.task_set import TaskSet
 
 LOOK_EVERY_S: Final = 0.25  # how often, at most, all leased hosts are looked over

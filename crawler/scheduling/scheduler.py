@@ -33,14 +33,13 @@ from crawler.processing.worker import Worker
 from crawler.scheduling.contact_loop import ContactLoop
 from crawler.scheduling.disk_space import DiskSpace
 from crawler.scheduling.due_work import DuePages
+from crawler.scheduling.host_leases import OtherWorkers
 from crawler.scheduling.host_supply import HostSupply
-from crawler.scheduling.lost_memory import until_memory_is_lost
-from crawler.scheduling.marked_origins import MarkedOrigins
-from crawler.scheduling.other_workers import OtherWorkers
-from crawler.scheduling.rejudging import Rejudging
+from crawler.scheduling.rejudging import MarkedOrigins, Rejudging
 from crawler.scheduling.shared_crawl import SharedCrawl
 from crawler.scheduling.steering import Steering
 from crawler.scheduling.storage_holds import StorageHolds
+from crawler.scheduling.task_set import until_memory_is_lost
 from policies.robots_state import RobotsState
 from policies.scope import Scope, Skip
 from storage.store import Link

@@ -13,9 +13,8 @@ from crawler.operator_commands import InvalidOrderError, OrderedCommand, decode
 from crawler.periodic import PeriodicSteps
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
-from crawler.scheduling.host_leases import HostLeases
+from crawler.scheduling.host_leases import HostLeases, OtherWorkers
 from crawler.scheduling.host_supply import HostSupply
-from crawler.scheduling.other_workers import OtherWorkers
 from crawler.scheduling.renewal import Renewal
 from crawler.scheduling.steering import Steering
 from crawler.scheduling.task_set import TaskSet

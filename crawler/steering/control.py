@@ -48,7 +48,7 @@ from crawler.steering.live_state import (
     resident_bytes,
 )
 from crawler.steering.queue_waits import LiveWait, QueueReason, hosts_waiting, reason_of
-from crawler.steering.waits import stored_wait
+from crawler.steering.summary import stored_wait
 from policies.holds import Hold
 from policies.robots import RuleSet
 from policies.scope import Scope

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import NamedTuple
 
 from crawler.clock import Clock
 from crawler.events import (
@@ -18,11 +19,10 @@ from crawler.events import (
     Summary,
     WaitingHost,
 )
-from crawler.frontier.reasons import READY, Reason, Wait, latest_backoff
+from crawler.frontier.reasons import PAUSED, READY, Reason, Wait, latest_backoff, run_limit_reached
 from crawler.periodic import PeriodicSteps
 from crawler.scheduling.scheduler import Scheduler
 from crawler.steering.live_state import HostState, host_state
-from crawler.steering.waits import stored_wait
 from policies.scope import SKIP_KEYS
 from storage.reader import Reader
 from storage.store import Row, Stats, Store, StoreError
@@ -211,3 +211,24 @@ async def _most_frequent(
         FrequentReason(words=key[0], where=key[1], count=count, example=examples[key])
         for key, count in counts.most_common(REASONS_SHOWN)  # ties in the order they were found
     )
+
+
+class StoredWait(NamedTuple):
+    until: float | None  # Unix seconds; None: until an operator acts
+    reason: Reason
+
+
+def stored_wait(row: Row, now_s: float, *, limit: str | None = None) -> StoredWait:
+    """`row`: of the `hosts` view. `limit`: of the run, if one is reached."""
+    if row["paused"]:
+        return StoredWait(None, PAUSED)
+    backoff, next_at = row["backoff_until"], row["next_at"]
+    if isinstance(backoff, int | float) and backoff > now_s:
+        status = row["backoff_status"]
+        known = status if isinstance(status, int) else None
+        return StoredWait(float(backoff), Reason(Wait.BACKOFF, status=known))
+    if limit is not None:
+        return StoredWait(None, run_limit_reached(limit))
+    until = float(next_at) if isinstance(next_at, int | float) else None
+    source = f" ({row['delay_source']})" if row["delay_source"] else ""
+    return StoredWait(until, Reason(Wait.STORED, f"its turn{source}"))

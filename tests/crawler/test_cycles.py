@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crawler.config import Config, from_dict
-from crawler.daemon.http import limits
+from crawler.daemon.http import guards
 from crawler.fetching.request import Request
 from crawler.operator_commands import AddSeeds, Reload
 from crawler.testing import Answers, LocalWeb, Reply, hang_up, html, not_found, redirect, text
@@ -190,7 +190,7 @@ async def test_a_daemon_makes_no_cycles(tmp_path: Path, monkeypatch: pytest.Monk
         reloads += 1
         return from_dict({**config(reloads), "storage": {"url": f"sqlite:{tmp_path / 'crawl.db'}"}})
 
-    monkeypatch.setattr(limits, "REQUESTS", 100_000)
+    monkeypatch.setattr(guards, "REQUESTS", 100_000)
     async with web:
         seeds = [web.url(f"{host}.test") for host in "abcd"]
         async with daemon_of(config(0), tmp_path, *seeds, source=ConfigFrom(reread)) as daemon:

@@ -729,7 +729,7 @@ MORE: Final = (
     ),
     Mutant(
         "requests in flight go on when the leases expire",
-        "crawler/frontier/lease_expiry.py",
+        "crawler/frontier/system_holds.py",
         "            self._commands.put(BREAK_OFF)\n",
         "",
     ),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
+import msgspec
 from aiohttp import hdrs, web
 
 from crawler.clock import Clock
@@ -17,11 +21,11 @@ from crawler.daemon.http.caller_routes import add_caller_routes
 from crawler.daemon.http.commands import answered, route_of
 from crawler.daemon.http.guards import HEADERS, Guards, HttpSettings
 from crawler.daemon.http.routes import ROUTES, Route
-from crawler.daemon.http.sse import events
 from crawler.daemon.monitoring.access_log import AccessLog
+from crawler.daemon.monitoring.event_stream import Listener
 from crawler.daemon.problem import Problem
 from crawler.daemon.responses import Liveness
-from crawler.front_door import robots_txt
+from crawler.front_door import bodies, connections
 from crawler.front_door.connections import while_connected
 from crawler.front_door.request_handler import CLIENT_ERRORS
 from storage.store import StoreError
@@ -31,6 +35,9 @@ UNAVAILABLE_S = 5.0  # before a request is repeated that the database could not 
 
 OPERATIONS = web.AppKey("operations", Operations)
 GUARDS = web.AppKey("guards", Guards)
+STATUS_EVERY_S = 1.0
+WRITE_S = 20.0  # for written data to be sent; a slower listener is disconnected
+RETRY_MS = 2_000  # before a browser reconnects
 
 
 class ErrorPages(Protocol):
@@ -166,8 +173,8 @@ def _problem_response(request: web.Request, problem: Problem) -> web.Response:
 
 @web.middleware
 async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    if request.path == robots_txt.PATH:  # for any name that led here: it says nothing of the crawl
-        return web.Response(body=robots_txt.BODY, content_type=robots_txt.CONTENT_TYPE)
+    if request.path == bodies.PATH:  # for any name that led here: it says nothing of the crawl
+        return web.Response(body=bodies.BODY, content_type=bodies.CONTENT_TYPE)
     public = request.path in PUBLIC or request.path.startswith(PUBLIC_UNDER)
     request.app[GUARDS].check(request, public=public)
     return await handler(request)
@@ -191,3 +198,61 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers["Server"] = HEADERS["Server"]
+
+
+def events(
+    operations: Operations, guards: Guards, clock: Clock
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """The handler of GET /api/events, server-sent events (WHATWG HTML, section 9.2).
+
+    It sends `status` immediately and then every second, as a heartbeat as well, and `contact`,
+    `change`, `gave_up` and `hold` as they happen. It ends when the listener is too slow, when its
+    session ends, or when the daemon stops.
+    """
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        with guards.streaming(request):
+            response = web.StreamResponse(
+                headers={hdrs.CONTENT_TYPE: "text/event-stream", "X-Accel-Buffering": "no"}
+            )
+            with operations.stream.listening() as listener, suppress(ConnectionError):
+                await response.prepare(request)
+                try:
+                    await _write(response, f"retry: {RETRY_MS}\n\n".encode())
+                    while guards.may_stay(request):
+                        ends_s = clock.monotonic() + STATUS_EVERY_S
+                        await _write(response, as_event("status", await operations.status()))
+                        if not await _write_until(listener, response, clock, ends_s):
+                            break
+                except TimeoutError:
+                    connections.abort(request)  # a clean end would wait for the listener
+            return response
+
+    return handle
+
+
+async def _write_until(
+    listener: Listener, response: web.StreamResponse, clock: Clock, ends_s: float
+) -> bool:
+    """Write events until `ends_s`. False: there will be no more."""
+    while (left_s := ends_s - clock.monotonic()) > 0:
+        try:
+            async with asyncio.timeout(left_s):
+                event = await listener.next()
+        except TimeoutError:
+            return True
+        if event is None:
+            return False
+        await _write(response, as_event(event.kind, event.data))
+    return True
+
+
+async def _write(response: web.StreamResponse, data: bytes) -> None:
+    async with asyncio.timeout(WRITE_S):
+        await response.write(data)
+
+
+def as_event(kind: str, data: object) -> bytes:
+    """JSON contains no line ends, so one `data:` line is enough."""
+    text = json.dumps(msgspec.to_builtins(data), separators=(",", ":"), allow_nan=False)
+    return f"event: {kind}\ndata: {text}\n\n".encode()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.daemon.health import Health, HealthEvidence, Space, dated, judge
+from crawler.daemon.health import Counts, Health, HealthEvidence, Space, dated, judge
 from crawler.daemon.monitoring.metrics import Metrics
-from crawler.daemon.monitoring.recent_counts import RecentCounts
 from crawler.observer import Observer
 from crawler.steering.live_state import Activity
 from crawler.steering.queue_waits import QueueWait
@@ -21,6 +21,10 @@ from storage.location import FileLocation
 if TYPE_CHECKING:
     from crawler.daemon.responses import Worker
     from storage.store import Stats
+
+WINDOW_S: Final = 300.0  # by which the health of a crawl is judged
+STEP_S: Final = 5.0
+SAMPLES_MAX: Final = 62  # a window of them, and the one before it
 
 
 class HealthMonitor(Observer):
@@ -121,3 +125,23 @@ def _spaces(folders: Sequence[Path]) -> list[Space]:
         space = Space(folder=folder, free_bytes=usage.free, total_bytes=usage.total)
         found.setdefault(device, space)
     return list(found.values())
+
+
+class RecentCounts:
+    """Samples of the counts of one run. Add one every STEP_S; times are of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, Counts]] = deque(maxlen=SAMPLES_MAX)
+
+    def add(self, at_s: float, counts: Counts) -> None:
+        self._samples.append((at_s, counts))
+
+    def last(self, counts: Counts, *, now_s: float, span_s: float = WINDOW_S) -> Counts:
+        """What was counted in the last `span_s` seconds, within a step; of a shorter run, all of
+        it. counts: as they are now."""
+        before = Counts()
+        for at_s, sample in self._samples:
+            if at_s > now_s - span_s:
+                break
+            before = sample
+        return counts.since(before)

@@ -20,8 +20,7 @@ from crawler.config.sections import LogLevel
 from crawler.daemon.monitoring.event_log import EventLog
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.metrics import Metrics
-from crawler.daemon.webhook.changes import Event
-from crawler.daemon.webhook.notification import Notification
+from crawler.daemon.webhook.changes import Event, Notification
 from crawler.explain.formatting import counted, json_printable
 from crawler.version import __version__
 

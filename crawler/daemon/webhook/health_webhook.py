@@ -12,9 +12,8 @@ from crawler.daemon.api.operations import Operations
 from crawler.daemon.health import Check, CheckName, Health, HealthState
 from crawler.daemon.monitoring.event_log import EventLog
 from crawler.daemon.monitoring.monitor import Monitor
-from crawler.daemon.webhook.changes import HealthChanges
+from crawler.daemon.webhook.changes import HealthChanges, notification_of
 from crawler.daemon.webhook.delivery import Delivery, Target
-from crawler.daemon.webhook.notification import notification_of
 from crawler.faults import contained
 from crawler.steering.control import Control
 from policies.header_field import field_value

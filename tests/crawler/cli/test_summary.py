@@ -8,8 +8,7 @@ from dataclasses import replace
 from crawler.cli.crawl_summary import as_json, as_text, failure_hints
 from crawler.events import FrequentReason, Summary, WaitingHost
 from crawler.frontier.reasons import BACKOFF
-from crawler.steering.summary import frequent_errors, frequent_rules
-from crawler.steering.waits import stored_wait
+from crawler.steering.summary import frequent_errors, frequent_rules, stored_wait
 from policies.address import AddressRules
 from policies.holds import SENTENCES, Hold, HoldReason
 from policies.scope import SKIP_KEYS, SKIP_WORDS, Skip

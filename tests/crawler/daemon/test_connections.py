@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from crawler.daemon.http import sse
-from crawler.daemon.http.guards import HttpSettings
-from crawler.daemon.http.limits import STREAMS_OF_PEER_MAX
+from crawler.daemon.http import application
+from crawler.daemon.http.guards import STREAMS_OF_PEER_MAX, HttpSettings
 from crawler.front_door import connections
 from crawler.front_door.connections import CONNECTIONS_MAX
 
@@ -23,7 +22,7 @@ TOKEN = "correct horse battery staple"
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALLED_S", STALLED_S)
     monkeypatch.setattr(connections, "CHECK_EVERY_S", STALLED_S / 5)
-    monkeypatch.setattr(sse, "WRITE_S", STALLED_S)
+    monkeypatch.setattr(application, "WRITE_S", STALLED_S)
 
 
 async def stalled(port: int, path: str, *, requests: int = 1, bytes_read: int = 0) -> socket.socket:

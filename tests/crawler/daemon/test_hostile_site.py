@@ -20,8 +20,8 @@ from click.testing import CliRunner
 
 from crawler.cli import main
 from crawler.config.sections import LogLevel
+from crawler.daemon.http.application import as_event
 from crawler.daemon.http.routes import ROUTES
-from crawler.daemon.http.sse import as_event
 from crawler.daemon.monitoring.event_log import EventLog, LogFile, OutcomeLog
 from crawler.testing import LocalWeb, Reply, redirect, text
 from tests.command_processes import start

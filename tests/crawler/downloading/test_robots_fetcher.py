@@ -21,7 +21,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.origin import Origin
 from crawler.frontier.robots_cache import ASKING, GOVERNED, UNGOVERNED, Asking, Pass, Shut
-from crawler.scheduling.command_loop import commands_of
+from crawler.scheduling.contact_loop import commands_of
 from crawler.scheduling.task_set import TaskSet
 from crawler.testing import FakeFetcher, JumpClock, Reply, RequestLog, not_found, redirect, text
 from policies import robots_state

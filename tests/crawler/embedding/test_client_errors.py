@@ -10,8 +10,7 @@ import aiohttp
 import pytest
 
 from crawler.config import ConfigError
-from crawler.embedding.client_errors import client_errors
-from crawler.embedding.middleware import Politeness
+from crawler.embedding.middleware import Politeness, client_errors
 from crawler.errors import CourtlyError, RobotsDisallowed, SessionClosed
 from crawler.testing import LocalWeb, text
 from tests.crawler.public_values import ERRORS

@@ -9,7 +9,7 @@ import pytest
 from yarl import URL
 
 from crawler import CrawledPage, Crawler
-from crawler.embedding.url_data import DATA_BYTES_MAX
+from crawler.embedding.link_choice import DATA_BYTES_MAX
 from crawler.errors import InvalidRequest
 from crawler.testing import FakeFetcher, JumpClock, html, redirect, text
 from policies.retries import FailureCode

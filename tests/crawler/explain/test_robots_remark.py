@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crawler.explain.robots_remark import remark_on, web_page_remark
+from crawler.explain.explanation import remark_on, web_page_remark
 from policies import robots
 from tests.tables import each
 

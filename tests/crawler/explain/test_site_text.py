@@ -9,8 +9,7 @@ import pytest
 
 from crawler.cli.safe_logging import SafeFormatter
 from crawler.explain.html_pages import html_environment
-from crawler.explain.site_text import SiteText, for_csv, for_html, for_log, for_terminal
-from crawler.reports.csv_text import csv_text
+from crawler.explain.site_text import SiteText, csv_text, for_csv, for_html, for_log, for_terminal
 from tests.tables import each
 
 HOSTILE = SiteText('<b>"\x1b[31m\u202e\x85')

@@ -9,8 +9,15 @@ from contextlib import ExitStack, closing
 import pytest
 
 from crawler.clock import RealClock
-from crawler.front_door.asgi import Receive, Scope, Send
-from crawler.front_door.calls_server import CALLS_MAX, CallShares, CallsServer, RefusedError
+from crawler.front_door.calls_server import (
+    CALLS_MAX,
+    CallShares,
+    CallsServer,
+    Receive,
+    RefusedError,
+    Scope,
+    Send,
+)
 from crawler.front_door.listener import accepting, bind
 from crawler.front_door.own_names import OwnNames
 

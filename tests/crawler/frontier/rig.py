@@ -13,7 +13,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.stops import BY_OPERATOR
 from crawler.frontier.tickets import FrontierClosedError, Ticket
-from crawler.scheduling.command_loop import commands_of
+from crawler.scheduling.contact_loop import commands_of
 from crawler.scheduling.task_set import TaskSet
 from storage.sqlite import memory_store
 

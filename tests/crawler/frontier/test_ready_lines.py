@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from crawler.frontier.fair_queue import ReadyLines
 from crawler.frontier.host_queue import HostQueue
-from crawler.frontier.ready_lines import ReadyLines
 from policies.url import registrable_domain
 
 

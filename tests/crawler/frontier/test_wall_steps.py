@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from crawler.frontier.alarms import STEP_S as WALL_STEP_S
 from crawler.frontier.reasons import READY
-from crawler.frontier.wall_watch import STEP_S as WALL_STEP_S
 from crawler.testing import JumpClock
 from policies.pacing import PacingRules, RobotsPacing, Window
 from tests.crawler.frontier.rig import DrivenFrontier

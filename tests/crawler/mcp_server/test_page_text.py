@@ -9,9 +9,8 @@ from crawler.embedding.response import Response
 from crawler.mcp_server import main_text
 from crawler.mcp_server import page_text as module
 from crawler.mcp_server.arguments import Format
-from crawler.mcp_server.page_memory import BYTES_MAX, KEPT_S, PAGES_MAX, KeptPage, PageMemory
-from crawler.mcp_server.page_text import NoTextError, PageText, page_text
-from crawler.mcp_server.visible_text import visible_text
+from crawler.mcp_server.page_text import NoTextError, PageText, page_text, visible_text
+from crawler.mcp_server.tools import BYTES_MAX, KEPT_S, PAGES_MAX, KeptPage, PageMemory
 from tests.tables import each
 
 

@@ -26,7 +26,7 @@ from crawler.frontier.crowd_pace import COMMIT_LONG_S
 from crawler.frontier.frontier import COMMITTED_S, FEW_HOSTS, Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.processing.committer import Committer
-from crawler.scheduling.command_loop import commands_of
+from crawler.scheduling.contact_loop import commands_of
 from crawler.scheduling.task_set import TaskSet
 from crawler.testing import JumpClock
 from policies.pacing import PacingRules

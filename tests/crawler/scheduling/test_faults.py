@@ -68,7 +68,7 @@ OUR_FILES = str(Path(crawler.__file__).parents[1])
 CORE = tuple(
     f"{OUR_FILES}/{name}"
     for name in (
-        "crawler/frontier/", "crawler/processing/committer.py", "crawler/processing/rates.py",
+        "crawler/frontier/", "crawler/processing/committer.py", "crawler/processing/committer.py",
         "crawler/processing/page_queue.py", "crawler/scheduling/", "crawler/faults.py",
         "crawler/clock.py", "crawler/contact_deadline.py",
         "crawler/testing/", "storage/", "tests/",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crawler.scheduling.lost_memory import until_memory_is_lost
+from crawler.scheduling.task_set import until_memory_is_lost
 
 
 def failing(error: BaseException) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from crawler.sinks.members import whole_members
+from crawler.sinks.rotating_file import whole_members
 
 
 @pytest.fixture
 def small_window(monkeypatch: pytest.MonkeyPatch) -> int:
     """So that what happens in files of gigabytes does in small ones."""
     window_bytes = 200_000
-    monkeypatch.setattr("crawler.sinks.members._WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr("crawler.sinks.rotating_file._WINDOW_BYTES", window_bytes)
     return window_bytes
 
 

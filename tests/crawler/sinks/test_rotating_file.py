@@ -13,8 +13,7 @@ import pytest
 from crawler.clock import RealClock
 from crawler.config import SinkConfig
 from crawler.sinks.jsonl import JsonLines
-from crawler.sinks.members import whole_members
-from crawler.sinks.rotating_file import WallClock, numbered
+from crawler.sinks.rotating_file import WallClock, numbered, whole_members
 from crawler.sinks.sink import SinkError
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from crawler.daemon.http.accounts import Sessions
 from crawler.daemon.http.application import GUARDS
 from crawler.daemon.http.guards import HttpSettings
-from crawler.daemon.http.sessions import Sessions
 from crawler.testing import LocalWeb
 from tests.crawler.console.test_base_path import BASE, TOKEN, proxied
 from tests.crawler.daemon.conftest import daemon_of, site

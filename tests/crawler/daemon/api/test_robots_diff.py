@@ -7,8 +7,8 @@ import difflib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.daemon.api import robots_diff as diffs
-from crawler.daemon.api.robots_diff import robots_diff
+from crawler.daemon.api import robots_views as diffs
+from crawler.daemon.api.robots_views import robots_diff
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "Disallow: /x", ""]), max_size=40)
 

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from crawler.daemon.api import lent_permits
+from crawler.daemon.api import caller_requests
 from crawler.daemon.api.caller_limits import Limit, Room
 from crawler.daemon.http.accounts import account
 from crawler.daemon.http.guards import HttpSettings
@@ -140,7 +140,7 @@ async def test_a_call_without_a_limit_waits_for_a_bounded_time(
 async def test_a_permit_that_is_renewed_for_ever_ends(
     start: Start, town: LocalWeb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lent_permits, "LENT_S_MAX", 0.5)
+    monkeypatch.setattr(caller_requests, "LENT_S_MAX", 0.5)
     async with start("a.test", config=SLOW) as made:
         await made.idle()
         lent = await made.client.post("/api/permit", {"url": town.url("a.test", "/one.html")})

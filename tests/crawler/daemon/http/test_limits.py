@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from crawler.daemon.http.accounts import Role, account
+from crawler.daemon.http.accounts import SESSIONS_OF_ACCOUNT_MAX, Role, Sessions, account
 from crawler.daemon.http.application import GUARDS
-from crawler.daemon.http.guards import Guards, HttpSettings
-from crawler.daemon.http.limits import (
+from crawler.daemon.http.guards import (
     CALLS,
     REQUESTS,
     REQUESTS_PER_S,
     STREAMS_MAX,
     STREAMS_OF_ACCOUNT_MAX,
     STREAMS_OF_PEER_MAX,
+    Guards,
+    HttpSettings,
     Limits,
     Streams,
 )
-from crawler.daemon.http.sessions import SESSIONS_OF_ACCOUNT_MAX, Sessions
 from crawler.daemon.problem import Problem
 from crawler.front_door.rate_limit import FAILURES
 

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from crawler.config import ConfigError, from_dict
-from crawler.daemon.http.accounts import LOCAL, account
+from crawler.daemon.http.accounts import LOCAL, SESSION_S, SESSIONS_MAX, Sessions, account
 from crawler.daemon.http.application import GUARDS, HttpSettings
-from crawler.daemon.http.guards import HEADERS, Guards
-from crawler.daemon.http.limits import LINKS, REQUESTS, STREAMS_OF_PEER_MAX
+from crawler.daemon.http.guards import HEADERS, LINKS, REQUESTS, STREAMS_OF_PEER_MAX, Guards
 from crawler.daemon.http.routes import ROUTES
-from crawler.daemon.http.sessions import SESSION_S, SESSIONS_MAX, Sessions
 from crawler.daemon.problem import Problem
 from crawler.front_door.rate_limit import FAILURES, PEERS_MAX, RateLimiter
 from tests.crawler.daemon.conftest import Hand

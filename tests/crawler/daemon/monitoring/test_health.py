@@ -19,9 +19,8 @@ from crawler.daemon.health import (
     dated,
     judge,
 )
-from crawler.daemon.monitoring.health_monitor import HealthMonitor
+from crawler.daemon.monitoring.health_monitor import STEP_S, WINDOW_S, HealthMonitor, RecentCounts
 from crawler.daemon.monitoring.metrics import Metrics
-from crawler.daemon.monitoring.recent_counts import STEP_S, WINDOW_S, RecentCounts
 from crawler.operator_commands import CrawlState
 from crawler.steering.live_state import ActiveHold
 from crawler.steering.queue_waits import queue_waits

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from crawler.config.webhook import CHECKS, WebhookConfig, WebhookLevel
 from crawler.daemon.health import Check, CheckName, Health, HealthState
-from crawler.daemon.webhook.changes import CALM_S_MAX, Change, Event, HealthChanges
-from crawler.daemon.webhook.notification import notification_of
+from crawler.daemon.webhook.changes import CALM_S_MAX, Change, Event, HealthChanges, notification_of
 
 OK, WARNING, BAD = HealthState
 STEP_S = 2.0

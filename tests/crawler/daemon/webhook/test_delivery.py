@@ -18,10 +18,9 @@ from crawler.daemon.api.settings_list import effective_settings
 from crawler.daemon.health import Check, CheckName, HealthState
 from crawler.daemon.monitoring.event_log import EventLog, LogFile
 from crawler.daemon.monitoring.monitor import Monitor
-from crawler.daemon.webhook.changes import Change, Event
+from crawler.daemon.webhook.changes import Change, Event, Notification, notification_of
 from crawler.daemon.webhook.delivery import RETRY_S_MAX, WAITING_MAX, Delivery, Target
 from crawler.daemon.webhook.health_webhook import target_of
-from crawler.daemon.webhook.notification import Notification, notification_of
 from crawler.testing import JumpClock
 
 SECRET = "hush-hush-hush"

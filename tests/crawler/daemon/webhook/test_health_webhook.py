@@ -17,9 +17,9 @@ from crawler.daemon.api.operations import Operations
 from crawler.daemon.health import Check, CheckName, Health, HealthState
 from crawler.daemon.monitoring.event_log import EventLog
 from crawler.daemon.monitoring.monitor import Monitor
+from crawler.daemon.webhook.changes import Notification
 from crawler.daemon.webhook.delivery import Delivery, Target
 from crawler.daemon.webhook.health_webhook import HealthWebhook
-from crawler.daemon.webhook.notification import Notification
 from crawler.steering.control import Control
 from crawler.testing import JumpClock
 from storage.store import StoreError

@@ -25,8 +25,8 @@ from crawler import (
     WrongEventLoop,
 )
 from crawler.clock import RealClock
-from crawler.embedding import lasting
-from crawler.embedding.lasting import Lasting
+from crawler.embedding import owned_resource
+from crawler.embedding.owned_resource import OwnedResource
 from crawler.testing import FakeFetcher
 from storage.sqlite.file_lock import is_held_here
 
@@ -176,7 +176,7 @@ async def test_a_timeout_at_any_moment_of_the_opening_leaves_nothing(
             await opened.aclose()
             break
         assert not is_held_here(db), passes
-        assert not lasting._open
+        assert not owned_resource._open
     else:
         raise AssertionError("it never opened")
 
@@ -194,7 +194,7 @@ async def test_a_cancellation_while_closing_aborts_it_and_is_raised() -> None:
             finally:
                 ends.append("closed")
 
-    resource: Lasting[int] = Lasting("thing")
+    resource: OwnedResource[int] = OwnedResource("thing")
     await resource.open(slow_to_close())
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
@@ -209,7 +209,7 @@ async def test_what_closing_raises_is_raised() -> None:
         yield 1
         raise OSError("no space left")
 
-    resource: Lasting[int] = Lasting("thing")
+    resource: OwnedResource[int] = OwnedResource("thing")
     await resource.open(fails())
     with pytest.raises(OSError, match="no space left"):
         await resource.close(None, None, None)
@@ -231,7 +231,7 @@ async def test_a_forgotten_object_is_closed_with_a_warning(name: str, tmp_path: 
         await asyncio.create_task(forget())
         gc.collect()
         async with asyncio.timeout(10):
-            while lasting._open:  # noqa: ASYNC110
+            while owned_resource._open:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     assert not is_held_here(db)
     assert [str(one.message) for one in shown] == [

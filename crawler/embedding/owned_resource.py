@@ -15,12 +15,14 @@ import threading
 import warnings
 import weakref
 from asyncio import AbstractEventLoop
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
 from crawler import threads
+from crawler.config import ConfigError
 from crawler.errors import AlreadyOpen, SessionClosed, WrongEventLoop
 
 _T = TypeVar("_T")
@@ -31,8 +33,8 @@ _OURS: Final = str(Path(__file__).parents[1])
 _NORMALLY: Final[_Exit] = (None, None, None)
 
 
-class Lasting(Generic[_T]):
-    """Holds the resource while the object is open. noun: the object, for messages."""
+class OwnedResource(Generic[_T]):
+    """Owns the resource while its object is open. noun: the object, for messages."""
 
     def __init__(self, noun: str) -> None:
         self._noun = noun
@@ -94,7 +96,7 @@ class Lasting(Generic[_T]):
         return opening.resource
 
     def get(self) -> _T:
-        """Raises SessionClosed and WrongEventLoop."""
+        """Return the resource. Raises SessionClosed and WrongEventLoop if it cannot be used."""
         opening = self._opening
         if opening is None or not opening.is_open:
             ended = opening is not None and (opening.was_left or opening.is_stranded)
@@ -288,3 +290,36 @@ def _close_all() -> None:
     for opening in list(_open):
         with contextlib.suppress(Exception):
             opening.at_exit()
+
+
+class SharedResource(OwnedResource[_T]):
+    """The resource of another session, while both are open. Closing it does not close the other."""
+
+    def __init__(self, lender: OwnedResource[_T]) -> None:
+        super().__init__("session")
+        self._lender = lender
+
+    def get(self) -> _T:
+        super().get()
+        return self._lent()
+
+    @contextlib.asynccontextmanager
+    async def lent(self) -> AsyncIterator[_T]:
+        """The context to open it with. Raises SessionClosed and WrongEventLoop."""
+        yield self._lent()
+
+    def _lent(self) -> _T:
+        try:
+            return self._lender.get()
+        except SessionClosed as error:
+            raise SessionClosed(
+                "the session given as `share` is not open: keep it open as long as this one is used"
+            ) from error
+
+
+def check_alone(beside: Mapping[str, object]) -> None:
+    """Check the arguments of a session with `share`. beside: those that must not be given with it,
+    by name. Raises ConfigError."""
+    given = [name for name, value in beside.items() if value is not None and value != ()]
+    if given:
+        raise ConfigError(f"{given[0]}: cannot be given with share: the other session decides it")
