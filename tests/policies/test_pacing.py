@@ -109,12 +109,16 @@ def test_law_1_one_lane_while_a_delay_rate_or_backoff_applies(
 def test_slurp_crawl_delay_counts_per_address() -> None:
     rules = PacingRules(per=Per.IP, ip_delay=0.25)
     assert address_delay_s(rules, NO_ROBOTS_PACING) == 0.25
-    assert address_delay_s(rules, RobotsPacing(crawl_delay_s=4)) == 4
+    for crawl_delay_s, rate_s in ((4, None), (None, 4), (4, 3), (2, 4)):
+        ask = RobotsPacing(crawl_delay_s=crawl_delay_s, request_rate_s=rate_s)
+        assert address_delay_s(rules, ask) == 4
+    assert address_delay_s(rules, RobotsPacing(crawl_delay_s=1e12)) == DELAY_S_MAX
 
 
 def test_smoothing_follows_without_jumping() -> None:
     assert smoothed_latency_s(None, 2.0) == 2.0
-    assert 1.0 < smoothed_latency_s(1.0, 2.0) < 2.0
+    assert 1.0 < smoothed_latency_s(1.0, 2.0) < 1.5
+    assert 1.5 < smoothed_latency_s(2.0, 1.0) < 2.0
 
 
 # ---------------------------------------------------------------- windows
@@ -134,6 +138,10 @@ def test_a_window_may_cross_midnight(text: str) -> None:
 def test_a_window_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"window|time of day"):
         parse_window(text)
+
+
+def test_a_window_begins_and_ends_at_its_minutes() -> None:
+    assert parse_window("9:05-23:59") == Window(9 * 3600 + 300, 23 * 3600 + 59 * 60)
 
 
 def test_equal_ends_mean_the_whole_day() -> None:
