@@ -27,51 +27,42 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parent.parent
-PROCESSES_MAX: Final = 2
 CPU_FACTOR: Final = 5  # a mutant may use this many times the processor time of the module's tests
 WALL_S_MAX: Final = 600.0  # for a mutant that waits and uses no processor time
 # Large packages that the tests import: loaded once, before a process is forked for each mutant.
 PRELOADED: Final = ("pytest", "hypothesis", "aiohttp", "aiosqlite", "ada_url", "structlog", "click")
 
+
+def _tests(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"tests/{folder}/test_{name}.py" for name in names)
+
+
 _FRONTIER: Final = (
-    "tests/crawler/frontier/test_pace.py",
-    "tests/crawler/frontier/test_grant_limits.py",
-    "tests/crawler/frontier/test_permits.py",
-    "tests/crawler/frontier/test_process_contacts.py",
-    "tests/crawler/frontier/test_system_holds.py",
-    "tests/crawler/scheduling/test_pacing.py",
+    *_tests("crawler/frontier", "pace", "grant_limits", "permits", "process_contacts"),
+    *_tests("crawler/frontier", "system_holds"),
+    *_tests("crawler/scheduling", "pacing"),
+)
+_SCHEDULING: Final = _tests(
+    "crawler/scheduling", "shared_hosts", "storage_holds", "reach", "end", "rejudge", "forever"
 )
 # Module -> its tests, the fastest first. None of them starts processes: those would import the
 # module as it is.
 TESTS: Final[dict[str, tuple[str, ...]]] = {
-    "policies/pacing.py": ("tests/policies/test_pacing.py",),
-    "policies/scope.py": ("tests/policies/test_scope.py",),
-    "policies/retries.py": ("tests/policies/test_retries.py",),
-    "policies/recrawl.py": ("tests/policies/test_recrawl.py",),
+    **{
+        f"policies/{name}.py": _tests("policies", name)
+        for name in ("pacing", "scope", "retries", "recrawl")
+    },
     "crawler/frontier/pace.py": _FRONTIER,
     "crawler/frontier/permits.py": _FRONTIER,
     "crawler/frontier/grant_limits.py": _FRONTIER,
-    "crawler/frontier/addresses.py": _FRONTIER,
+    "crawler/frontier/addresses.py": _FRONTIER + _tests("crawler/scheduling", "shared_addresses"),
+    "crawler/scheduling/due_work.py": _SCHEDULING + _tests("crawler/scheduling", "revisits"),
+    "crawler/scheduling/host_leases.py": _SCHEDULING,
+    "crawler/scheduling/host_supply.py": _SCHEDULING,
 }
-
-_COMPARED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-_CALCULATED: Final[dict[type[ast.operator], type[ast.operator]]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-}
+_ONE: Final = (ast.Lt, ast.Gt, ast.Eq, ast.Is, ast.In, ast.Add, ast.Mult, ast.And)
+_OTHER: Final = (ast.LtE, ast.GtE, ast.NotEq, ast.IsNot, ast.NotIn, ast.Sub, ast.Div, ast.Or)
+_SWAPPED: Final[dict[type, type]] = dict(zip(_ONE + _OTHER, _OTHER + _ONE, strict=True))
 
 
 class Change(NamedTuple):
@@ -79,16 +70,6 @@ class Change(NamedTuple):
 
     node: ast.expr | ast.stmt
     text: str
-
-
-class Result(NamedTuple):
-    """What became of a mutant: `code` is 0 if all tests passed; `cpu_s` is what they took."""
-
-    code: int
-    cpu_s: float
-
-
-# ------------------------------------------------------------ making mutants
 
 
 def changes_of(tree: ast.Module) -> list[Change]:
@@ -104,15 +85,14 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
         seen = {argument.arg for argument in ast.walk(node) if isinstance(argument, ast.arg)}
         for inner in ast.walk(node):
             if isinstance(inner, ast.Assign):
-                names = {
-                    n.id for t in inner.targets for n in ast.walk(t) if isinstance(n, ast.Name)
-                }
+                parts = [part for target in inner.targets for part in ast.walk(target)]
+                names = {part.id for part in parts if isinstance(part, ast.Name)}
                 inner.type_comment = "again" if names <= seen else None
                 seen |= names
     for name, field in ast.iter_fields(node):
-        if name in ("annotation", "returns", "decorator_list"):
-            continue
-        if name == "keywords" and isinstance(node, ast.ClassDef):
+        if name in ("annotation", "returns", "decorator_list") or (
+            name == "keywords" and isinstance(node, ast.ClassDef)
+        ):
             continue
         for child in field if isinstance(field, list) else [field]:
             if isinstance(child, ast.AST):
@@ -121,22 +101,20 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
 
 def _changes(node: ast.AST) -> Iterator[Change]:
     match node:
-        case ast.Compare(left, [op], comparators) if type(op) in _COMPARED:
-            yield _as(node, ast.Compare(left, [_COMPARED[type(op)]()], comparators))
+        case ast.Compare(left, [op], comparators) if type(op) in _SWAPPED:
+            yield _as(node, ast.Compare(left, [_SWAPPED[type(op)]()], comparators))
         case ast.BoolOp(op, values):
-            other = ast.Or() if isinstance(op, ast.And) else ast.And()
-            yield _as(node, ast.BoolOp(other, values))
-        case ast.BinOp(left, op, right) if type(op) in _CALCULATED:
-            yield _as(node, ast.BinOp(left, _CALCULATED[type(op)](), right))
+            yield _as(node, ast.BoolOp(_SWAPPED[type(op)](), values))
+        case ast.BinOp(left, op, right) if type(op) in _SWAPPED:
+            yield _as(node, ast.BinOp(left, _SWAPPED[type(op)](), right))
         case ast.UnaryOp(ast.Not(), operand):
             yield _as(node, operand)
         case ast.Constant(bool(value)):
             yield Change(node, repr(not value))
         case ast.Constant(0 | 1 as number):
             yield Change(node, str(1 - number))
-        case ast.Call(ast.Name("min" | "max" as name), args, keywords):
-            other_name = ast.Name("max" if name == "min" else "min")
-            yield _as(node, ast.Call(other_name, args, keywords))
+        case ast.Call(ast.Name("min" | "max" as name) as function):
+            yield Change(function, "max" if name == "min" else "min")
         case ast.If(test) | ast.IfExp(test) | ast.While(test) if not isinstance(test, ast.Compare):
             yield _as(test, ast.UnaryOp(ast.Not(), test))  # the branches are swapped
         case ast.Return(ast.expr() as value) if not isinstance(value, ast.Constant):
@@ -161,9 +139,6 @@ def mutated(source: str, change: Change) -> str:
     end = sum(map(len, lines[: node.end_lineno - 1])) + (node.end_col_offset or 0)
     raw = source.encode()
     return (raw[:start] + change.text.encode() + raw[end:]).decode()
-
-
-# ------------------------------------------------------------ testing them
 
 
 class _Mutant(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -203,48 +178,46 @@ def begin(path: str, source: str, cpu_s_max: float) -> int:
         os._exit(code)
 
 
-def wait(began_s: dict[int, float]) -> tuple[int, Result]:
-    """Wait for the first of these processes to end; those that take too long are ended."""
+def wait(began_s: dict[int, float]) -> tuple[int, int, float]:
+    """Wait for the first of these processes to end; those that take too long are ended. Return its
+    id, its exit code (0: all tests passed), and the seconds of processor time that it used."""
     while True:
         for pid, at_s in began_s.items():
             found, status, usage = os.wait4(pid, os.WNOHANG)
             if found:
-                cpu_s = usage.ru_utime + usage.ru_stime
-                return pid, Result(os.waitstatus_to_exitcode(status), cpu_s)
+                code = os.waitstatus_to_exitcode(status)
+                return pid, code, usage.ru_utime + usage.ru_stime
             if time.monotonic() - at_s > WALL_S_MAX:
                 os.killpg(pid, signal.SIGKILL)
         time.sleep(0.05)
 
 
-def survivors(path: str, changes: list[Change], source: str, processes: int) -> list[Change]:
-    """Test all mutants and print those that live. Raises SystemExit if the tests fail without."""
+def survivors(path: str, changes: list[Change], source: str, processes: int) -> int:
+    """Test all mutants, print those that live, and return their number. Raises SystemExit if the
+    tests fail without."""
     pid = begin(path, source, WALL_S_MAX)
-    _, whole = wait({pid: time.monotonic()})
-    if whole.code:
-        raise SystemExit(f"{path}: its tests fail without a mutant (exit code {whole.code})")
-    write(f"{path}: {len(changes)} mutants; its tests take {whole.cpu_s:.1f} s")
-    found: list[Change] = []
+    _, code, tests_s = wait({pid: time.monotonic()})
+    if code:
+        raise SystemExit(f"{path}: its tests fail without a mutant (exit code {code})")
+    print(f"{path}: {len(changes)} mutants; its tests take {tests_s:.1f} s", flush=True)  # noqa: T201
+    found = 0
     began_s: dict[int, float] = {}
-    under_test: dict[int, Change] = {}
-    waiting = list(reversed(changes))
+    under_test: dict[int, str] = {}
+    waiting = [mutated(source, change) for change in reversed(changes)]
     while waiting or began_s:
         while waiting and len(began_s) < processes:
-            change = waiting.pop()
-            pid = begin(path, mutated(source, change), CPU_FACTOR * whole.cpu_s + 5)
-            began_s[pid], under_test[pid] = time.monotonic(), change
-        pid, result = wait(began_s)
+            changed = waiting.pop()
+            pid = begin(path, changed, CPU_FACTOR * tests_s + 5)
+            began_s[pid], under_test[pid] = time.monotonic(), changed
+        pid, code, _ = wait(began_s)
         del began_s[pid]
-        change = under_test.pop(pid)
-        if result.code == 0:
-            found.append(change)
-            _print_diff(path, source, change)
+        changed = under_test.pop(pid)
+        if code == 0:
+            found += 1
+            lines = source.splitlines(), changed.splitlines()
+            diff = list(difflib.unified_diff(*lines, n=0, lineterm=""))[2:]
+            print("\n".join(diff), flush=True)  # noqa: T201
     return found
-
-
-def _print_diff(path: str, source: str, change: Change) -> None:
-    before, after = source.splitlines(), mutated(source, change).splitlines()
-    diff = difflib.unified_diff(before, after, path, path, n=0, lineterm="")
-    write("\n".join(list(diff)[2:]))
 
 
 def main() -> None:
@@ -252,7 +225,7 @@ def main() -> None:
     parser.add_argument("modules", nargs="*", default=list(TESTS), help="; ".join(TESTS))
     parser.add_argument("--sample", type=int, help="mutants tried of each module; all if not given")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
-    parser.add_argument("--processes", type=int, choices=range(1, PROCESSES_MAX + 1), default=1)
+    parser.add_argument("--processes", type=int, choices=(1, 2), default=1)
     arguments = parser.parse_args()
     os.chdir(ROOT)
     for name in PRELOADED:
@@ -265,14 +238,8 @@ def main() -> None:
             chosen = random.Random(arguments.seed).sample(range(len(changes)), arguments.sample)
             changes = [changes[index] for index in sorted(chosen)]
         alive = survivors(path, changes, source, arguments.processes)
-        table.append(f"| `{path}` | {len(changes)} | {len(alive)} |")
-    write("\n".join(["\n| module | mutants | survivors |", "|---|---|---|", *table]))
-
-
-def write(text: str) -> None:
-    """Write lines to standard output immediately."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+        table.append(f"| `{path}` | {len(changes)} | {alive} |")
+    print("| module | mutants | survivors |", "|---|---|---|", *table, sep="\n")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.frontier.pace import Pace
-from crawler.frontier.reasons import VISIT_WINDOW, Reason, Wait
+from crawler.frontier.reasons import RESTARTED, VISIT_WINDOW, Reason, Wait
 from policies.pacing import PacingRules, RobotsPacing, Window
 from storage.store import HostClock, Lease, Prefetched
 
@@ -95,6 +95,30 @@ def test_law_6_the_delay_after_a_crash_counts_from_the_restart() -> None:
     assert ready(make_pace(now_s=1030.0, kept=kept, clean=False, restart_s=1001.0), 1030.0) <= 1030
     # Of a store whose workers may die at any time, only the lease is a certain end.
     assert ready(make_pace(now_s=1006.0, kept=kept, clean=False), 1006.0) == 1013.0
+
+
+def test_law_6_a_delay_learned_later_counts_from_the_restart_too() -> None:
+    pace = make_pace(now_s=1000.0, clean=False, restart_s=999.5)
+    for slow_s, ready_s in ((20.0, 1019.5), (5.0, 1004.5), (None, 1000.5)):
+        pace.slow_s = slow_s
+        pace.recompute()
+        assert ready(pace, 1000.0) == ready_s
+        assert pace.wait(1000.0, 0.0) == (ready_s, RESTARTED)
+
+
+def test_visit_windows_that_never_meet_are_known() -> None:
+    night, day = Window(0, 6 * 3600), Window(7 * 3600, 8 * 3600)
+    for ours, theirs, windowed, ever_open in (
+        (None, (), False, True),
+        (night, (), True, True),
+        (None, (day,), True, True),
+        (night, (night, day), True, True),
+        (night, (day,), True, False),
+    ):
+        pace = make_pace(now_s=1000.0)
+        pace.rules = PacingRules(visit_window=ours)
+        pace.set_ask("http://a.test", RobotsPacing(windows=theirs))
+        assert (pace.windowed, pace.ever_open) == (windowed, ever_open)
 
 
 def test_law_1_contacts_of_a_time_with_one_lane_count_when_more_lanes_open() -> None:
