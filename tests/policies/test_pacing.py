@@ -66,6 +66,10 @@ def test_rest_is_never_under_any_of_its_floors(
         (NO_ROBOTS_PACING, 500, None, 60, "response time"),
         (NO_ROBOTS_PACING, 2.5, 30, 30, "manually"),
         (RobotsPacing(crawl_delay_s=7, missing=True), None, None, 14, "doubled while"),
+        (RobotsPacing(crawl_delay_s=1, request_rate_s=1), 1, 1, 1, "politeness.delay"),
+        (RobotsPacing(crawl_delay_s=7, request_rate_s=7), 7, 7, 7, "Crawl-delay"),
+        (RobotsPacing(request_rate_s=7), 7, 7, 7, "Request-rate"),
+        (NO_ROBOTS_PACING, 7, 7, 7, "manually"),
     ],
 )
 def test_rest_names_what_decided_it(
@@ -78,7 +82,8 @@ def test_rest_names_what_decided_it(
 
 def test_no_delay_at_all_stays_none_even_doubled() -> None:
     rules = PacingRules(delay=0, latency_factor=0)
-    assert politeness_delay(rules, RobotsPacing(missing=True), latency_s=3).delay_s == 0
+    found = politeness_delay(rules, RobotsPacing(missing=True), latency_s=3)
+    assert (found.delay_s, found.source) == (0, "politeness.delay")
 
 
 def test_the_strictest_origin_of_a_host_counts() -> None:
@@ -88,6 +93,10 @@ def test_the_strictest_origin_of_a_host_counts() -> None:
     both = one.strictest(other)
     assert both == RobotsPacing(crawl_delay_s=2, request_rate_s=5, windows=(day,), missing=True)
     assert NO_ROBOTS_PACING.strictest(one) == one
+    slower = RobotsPacing(crawl_delay_s=3, request_rate_s=4)
+    for a, b in ((one, slower), (slower, one)):
+        assert a.strictest(b).crawl_delay_s == 3
+    assert other.strictest(slower).request_rate_s == 5
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_trailing_dot_is_the_same_host(follow: Follow, root: str, url: str) ->
 def test_a_new_root_widens_the_scope_also_for_hosts_already_judged() -> None:
     scope = scope_of("http://a.test/")
     assert judge(scope, "http://b.test/x") is Skip.OUTSIDE
-    scope.add_root("https://b.test/where/the/seed/redirects")
+    assert scope.add_root("https://b.test/where/the/seed/redirects")
     assert judge(scope, "http://b.test/x") is None
 
 
