@@ -42,8 +42,9 @@ _FRONTIER: Final = (
     *_tests("crawler/frontier", "system_holds"),
     *_tests("crawler/scheduling", "pacing"),
 )
-_SCHEDULING: Final = _tests(
-    "crawler/scheduling", "shared_hosts", "storage_holds", "reach", "end", "rejudge", "forever"
+_SCHEDULING: Final = (
+    *_tests("crawler/scheduling", "shared_hosts", "shared_crawl", "storage_holds", "reach"),
+    *_tests("crawler/scheduling", "end", "rejudge", "forever"),
 )
 # Module -> its tests, the fastest first. None of them starts processes: those would import the
 # module as it is.
@@ -53,11 +54,11 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
         for name in ("pacing", "scope", "retries", "recrawl")
     },
     "crawler/frontier/pace.py": _FRONTIER,
-    "crawler/frontier/permits.py": _FRONTIER,
+    "crawler/frontier/permits.py": _FRONTIER + _tests("crawler/frontier", "wall_steps"),
     "crawler/frontier/grant_limits.py": _FRONTIER,
     "crawler/frontier/addresses.py": _FRONTIER + _tests("crawler/scheduling", "shared_addresses"),
     "crawler/scheduling/due_work.py": _SCHEDULING + _tests("crawler/scheduling", "revisits"),
-    "crawler/scheduling/host_leases.py": _SCHEDULING,
+    "crawler/scheduling/host_leases.py": _SCHEDULING + _tests("crawler/embedding", "caller_gate"),
     "crawler/scheduling/host_supply.py": _SCHEDULING,
 }
 _ONE: Final = (ast.Lt, ast.Gt, ast.Eq, ast.Is, ast.In, ast.Add, ast.Mult, ast.And)
@@ -172,8 +173,8 @@ def begin(path: str, source: str, cpu_s_max: float) -> int:
         sys.meta_path.insert(0, _Mutant(path, source))
         import pytest
 
-        options = ("-xq", "--assert=plain", "-pno:cacheprovider", "--hypothesis-profile=mutants")
-        code = int(pytest.main([*options, *TESTS[path]]))
+        options = "-xq --timeout=60 --assert=plain -pno:cacheprovider --hypothesis-profile=mutants"
+        code = int(pytest.main([*options.split(), *TESTS[path]]))
     finally:
         os._exit(code)
 
