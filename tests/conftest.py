@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from crawler.config import Config, from_dict
 from crawler.fetching.request import Fetcher
@@ -44,8 +44,9 @@ from storage.store import Link, Row, Store, StoreError
 from tests import preloaded
 from tests.postgres_server import PostgresServer, running_server
 
-# What was checked must not fail by the luck of the draw, nor because the machine is busy: the same
-# examples every time. `--hypothesis-profile=random` searches on.
+# Profiles of Hypothesis: `fixed` tries the same examples in each run, `random` others each time,
+# `few` is for measuring coverage, and `mutants` for tests/mutation.py. No test has a deadline,
+# because the machine may be busy. What a failure prints replays it.
 settings.register_profile(
     "fixed",
     derandomize=True,
@@ -54,7 +55,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("random", settings.get_profile("fixed"), derandomize=False)
-settings.register_profile("few", settings.get_profile("fixed"), max_examples=10)  # for coverage
+settings.register_profile("few", settings.get_profile("fixed"), max_examples=10)
+settings.register_profile(
+    "mutants", settings.get_profile("fixed"), phases=(Phase.explicit, Phase.generate)
+)
 settings.load_profile("fixed")
 
 # Some hundred processes are started: each would compile everything anew.

@@ -62,6 +62,10 @@ def test_rest_is_never_under_any_of_its_floors(
         (NO_ROBOTS_PACING, 500, None, 60, "response time"),
         (NO_ROBOTS_PACING, 2.5, 30, 30, "manually"),
         (RobotsPacing(crawl_delay_s=7, missing=True), None, None, 14, "doubled while"),
+        (RobotsPacing(crawl_delay_s=1, request_rate_s=1), 1, 1, 1, "politeness.delay"),
+        (RobotsPacing(crawl_delay_s=7, request_rate_s=7), 7, 7, 7, "Crawl-delay"),
+        (RobotsPacing(request_rate_s=7), 7, 7, 7, "Request-rate"),
+        (NO_ROBOTS_PACING, 7, 7, 7, "manually"),
     ],
 )
 def test_rest_names_what_decided_it(
@@ -74,7 +78,8 @@ def test_rest_names_what_decided_it(
 
 def test_no_delay_at_all_stays_none_even_doubled() -> None:
     rules = PacingRules(delay=0, latency_factor=0)
-    assert politeness_delay(rules, RobotsPacing(missing=True), latency_s=3).delay_s == 0
+    found = politeness_delay(rules, RobotsPacing(missing=True), latency_s=3)
+    assert (found.delay_s, found.source) == (0, "politeness.delay")
 
 
 def test_the_strictest_origin_of_a_host_counts() -> None:
@@ -84,6 +89,10 @@ def test_the_strictest_origin_of_a_host_counts() -> None:
     both = one.strictest(other)
     assert both == RobotsPacing(crawl_delay_s=2, request_rate_s=5, windows=(day,), missing=True)
     assert NO_ROBOTS_PACING.strictest(one) == one
+    slower = RobotsPacing(crawl_delay_s=3, request_rate_s=4)
+    for a, b in ((one, slower), (slower, one)):
+        assert a.strictest(b).crawl_delay_s == 3
+    assert other.strictest(slower).request_rate_s == 5
 
 
 @each(
@@ -105,12 +114,16 @@ def test_law_1_one_lane_while_a_delay_rate_or_backoff_applies(
 def test_slurp_crawl_delay_counts_per_address() -> None:
     rules = PacingRules(per=Per.IP, ip_delay=0.25)
     assert address_delay_s(rules, NO_ROBOTS_PACING) == 0.25
-    assert address_delay_s(rules, RobotsPacing(crawl_delay_s=4)) == 4
+    for crawl_delay_s, rate_s in ((4, None), (None, 4), (4, 3), (2, 4)):
+        ask = RobotsPacing(crawl_delay_s=crawl_delay_s, request_rate_s=rate_s)
+        assert address_delay_s(rules, ask) == 4
+    assert address_delay_s(rules, RobotsPacing(crawl_delay_s=1e12)) == DELAY_S_MAX
 
 
 def test_smoothing_follows_without_jumping() -> None:
     assert smoothed_latency_s(None, 2.0) == 2.0
-    assert 1.0 < smoothed_latency_s(1.0, 2.0) < 2.0
+    assert 1.0 < smoothed_latency_s(1.0, 2.0) < 1.5
+    assert 1.5 < smoothed_latency_s(2.0, 1.0) < 2.0
 
 
 # ---------------------------------------------------------------- windows
@@ -130,6 +143,10 @@ def test_a_window_may_cross_midnight(text: str) -> None:
 def test_a_window_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"window|time of day"):
         parse_window(text)
+
+
+def test_a_window_begins_and_ends_at_its_minutes() -> None:
+    assert parse_window("9:05-23:59") == Window(9 * 3600 + 300, 23 * 3600 + 59 * 60)
 
 
 def test_equal_ends_mean_the_whole_day() -> None:

@@ -61,7 +61,7 @@ def test_a_trailing_dot_is_the_same_host(follow: Follow, root: str, url: str) ->
 def test_a_new_root_widens_the_scope_also_for_hosts_already_judged() -> None:
     scope = scope_of("http://a.test/")
     assert judge(scope, "http://b.test/x") is Skip.OUTSIDE
-    scope.add_root("https://b.test/where/the/seed/redirects")
+    assert scope.add_root("https://b.test/where/the/seed/redirects")
     assert judge(scope, "http://b.test/x") is None
 
 
@@ -91,6 +91,83 @@ def test_max_depth() -> None:
         None,
         Skip.MAX_DEPTH,
     ]
+
+
+def test_a_reload_changes_the_rules_of_hosts_already_judged_and_keeps_the_roots() -> None:
+    scope = scope_of("http://a.test/", max_depth=1)
+    url = "http://a.test/123456"
+    assert judge(scope, url, 2) is Skip.MAX_DEPTH
+    scope.judge_by(lambda _: ScopeRules(max_url_bytes=19), max_depth=2)
+    assert judge(scope, url, 3) is Skip.MAX_DEPTH
+    assert judge(scope, url, 2) is Skip.MAX_URL_BYTES
+    scope.judge_by(lambda _: ScopeRules(), max_depth=2)
+    assert judge(scope, url, 2) is None
+
+
+def test_a_host_reaches_a_limit_with_the_last_page_or_byte_that_it_allows() -> None:
+    pages, both = Skip.MAX_PAGES_PER_HOST, ScopeRules(max_pages_per_host=3, max_bytes_per_host=10)
+    for rules, visited, size, reason in (
+        (both, 2, 9, None),
+        (both, 3, 9, pages),
+        (both, 2, 10, Skip.MAX_BYTES_PER_HOST),
+        (both, 4, 11, pages),
+        (ScopeRules(max_pages_per_host=0), 0, 0, pages),
+        (ScopeRules(), 10**9, 10**15, None),
+    ):
+        assert rules.host_limit(visited, size) is reason, (rules, visited, size)
+    assert both.bounds_hosts
+    assert ScopeRules(max_pages_per_host=3).bounds_hosts
+    assert ScopeRules(max_bytes_per_host=10).bounds_hosts
+    assert not ScopeRules().bounds_hosts
+
+
+def test_robots_txt_is_no_page_at_the_root_alone() -> None:
+    scope = scope_of("http://a.test/")
+    assert judge(scope, "http://a.test/robots.txt", 0, seed=True) is Skip.ROBOTS_TXT
+    assert judge(scope, "http://a.test/x/robots.txt") is None
+    assert judge(scope, "http://a.test/robots.txt?x") is None
+
+
+@pytest.mark.parametrize("check_external", [False, True])
+def test_who_may_be_out_of_scope_and_which_limits_then_apply(check_external: bool) -> None:
+    """Requisites, targets of a seed's redirects, and links that are only checked."""
+    rules = ScopeRules(
+        check_external=check_external, include=("*/in*",), exclude=("*/no*",), max_url_bytes=30
+    )
+    scope = scope_of("http://a.test/", rules=rules, max_depth=2)
+    roles = {"link": {"link": True}, "requisite": {"requisite": True}, "lead": {"lead": True}}
+    links_are = None if check_external else Skip.OUTSIDE
+    for role, url, depth, reason in (
+        ("link", "http://b.test/in", 1, links_are),
+        ("link", "http://b.test/other", 3, links_are),
+        ("link", "http://b.test/no", 1, Skip.EXCLUDED if check_external else Skip.OUTSIDE),
+        ("link", "http://a.test/other", 1, Skip.NOT_INCLUDED),
+        ("link", "http://a.test/in", 3, Skip.MAX_DEPTH),
+        ("requisite", "http://b.test/other", 2, None),
+        ("requisite", "http://b.test/other", 3, Skip.MAX_DEPTH),
+        ("requisite", "http://b.test/no", 1, Skip.EXCLUDED),
+        ("lead", "http://b.test/in", 2, None),
+        ("lead", "http://b.test/other", 2, Skip.NOT_INCLUDED),
+        ("lead", "http://b.test/in", 3, Skip.MAX_DEPTH),
+        ("lead", "http://b.test/in" + "n" * 20, 1, Skip.MAX_URL_BYTES),
+    ):
+        found = scope.judge(url, host=host_of(url), depth=depth, **roles[role])
+        assert found is reason, (role, url, depth)
+    assert judge(scope, "http://b.test/in") is Skip.OUTSIDE  # no page links to it
+
+
+@pytest.mark.parametrize("check_external", [False, True])
+def test_the_target_of_a_seed_is_external_no_more(check_external: bool) -> None:
+    scope = scope_of("http://a.test/", rules=ScopeRules(check_external=check_external))
+    near, far = "http://a.test/x", "http://b.test/x"
+    assert not scope.is_external(near, "a.test")
+    assert scope.is_external(far, "b.test") is check_external
+    scope.add_lead(near)
+    scope.add_lead(far)
+    assert scope.is_lead(far) is check_external
+    assert not scope.is_lead(near)
+    assert not scope.is_external(far, "b.test")
+    assert scope.is_external(far + "/y", "b.test") is check_external
 
 
 def test_max_url_bytes() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crawler.frontier.pace import Pace
-from crawler.frontier.reasons import Reason, Wait
-from policies.pacing import PacingRules
+from crawler.frontier.reasons import RESTARTED, VISIT_WINDOW, Reason, Wait
+from policies.pacing import PacingRules, RobotsPacing, Window
 from storage.store import HostClock, Lease, Prefetched
 
 
@@ -93,6 +97,30 @@ def test_law_6_the_delay_after_a_crash_counts_from_the_restart() -> None:
     assert ready(make_pace(now_s=1006.0, kept=kept, clean=False), 1006.0) == 1013.0
 
 
+def test_law_6_a_delay_learned_later_counts_from_the_restart_too() -> None:
+    pace = make_pace(now_s=1000.0, clean=False, restart_s=999.5)
+    for slow_s, ready_s in ((20.0, 1019.5), (5.0, 1004.5), (None, 1000.5)):
+        pace.slow_s = slow_s
+        pace.recompute()
+        assert ready(pace, 1000.0) == ready_s
+        assert pace.wait(1000.0, 0.0) == (ready_s, RESTARTED)
+
+
+def test_visit_windows_that_never_meet_are_known() -> None:
+    night, day = Window(0, 6 * 3600), Window(7 * 3600, 8 * 3600)
+    for ours, theirs, windowed, ever_open in (
+        (None, (), False, True),
+        (night, (), True, True),
+        (None, (day,), True, True),
+        (night, (night, day), True, True),
+        (night, (day,), True, False),
+    ):
+        pace = make_pace(now_s=1000.0)
+        pace.rules = PacingRules(visit_window=ours)
+        pace.set_ask("http://a.test", RobotsPacing(windows=theirs))
+        assert (pace.windowed, pace.ever_open) == (windowed, ever_open)
+
+
 def test_law_1_contacts_of_a_time_with_one_lane_count_when_more_lanes_open() -> None:
     """In no delay are there more contacts than lanes, although each of these followed the one
     before."""
@@ -110,3 +138,161 @@ def test_law_1_contacts_of_a_time_with_one_lane_count_when_more_lanes_open() -> 
         waits.append(ready(pace, 1070.0))
         pace.begin()
     assert waits == [pytest.approx(at_s) for at_s in (1070.1, 1071.2, 1072.3)]
+
+
+def test_an_unused_permit_leaves_no_trace_in_any_lane() -> None:
+    """The end of the contact before it counts as before."""
+    for lanes in (1, 2, 3):
+        for contacts in range(5):
+            pace = make_pace(now_s=1000.0, lanes=lanes)
+            for n in range(contacts):
+                contact(pace, 1000.0 + 10 * n)
+            ends, ready_s = list(pace.ends), ready(pace, 1000.0)
+            for used in (1, lanes):
+                permits = [pace.begin() for _ in range(used)]
+                assert (pace.ready_s(1000.0, lambda: 0.0) is None) is (used == lanes)
+                for follows_s in reversed(permits):
+                    pace.undo(follows_s)
+                assert (pace.ends, pace.busy) == (ends, 0), (lanes, contacts, used)
+                assert ready(pace, 1000.0) == ready_s
+
+
+def test_the_smallest_measured_delay_and_early_contacts_are_audited() -> None:
+    """Only delays between two contacts whose times were both measured."""
+    for kept, clean, smallest_s, unproven in (
+        (None, True, 2.0, 0),
+        (1.5, True, 1.5, 0),
+        (2.5, True, 2.0, 0),
+        (None, False, 3.0, 1),
+        (9.0, False, 3.0, 1),
+    ):
+        pace = make_pace(
+            now_s=1000.0, kept=HostClock(rested_s=8.0, smallest_rest_s=kept), clean=clean
+        )
+        now_s = 994.0  # 2 s after the contact before the lease, which another holder may have hid
+        for rested_s in (0.0, 3.0, 5.0):
+            now_s += rested_s
+            follows_s = pace.begin()
+            pace.on_wire()
+            pace.end(follows_s, now_s, now_s, now_s)
+        stored = pace.clock(now_s, put_off_s=0.0, connect_failures=0)
+        assert (stored.smallest_rest_s, stored.unproven) == (smallest_s, unproven), (kept, clean)
+        assert (stored.breaches, stored.contacts, stored.peak_concurrency) == (0, 3, 1)
+    for early_s, breaches in ((0.0, 1), (0.001, 2)):
+        pace.on_wire()
+        pace.end(pace.begin(), now_s, now_s - early_s, now_s)
+        pace.end(pace.begin(), now_s, now_s - 1.0, now_s)
+        assert pace.breaches == breaches + (early_s > 0)
+
+
+def test_the_stored_clock_is_the_latest_of_all_waits() -> None:
+    """In seconds from now, and none of them negative."""
+    now_s, lent = 2000.0, HostClock(connect_failures=1, denials=3)
+    for end_s, backoff_s, put_off_s, next_in_s, rested_s in (
+        (None, None, 0.0, 0.0, None),
+        (1999.5, None, 0.0, 0.5, 0.5),
+        (1990.0, None, 0.0, 0.0, 10.0),
+        (1999.5, 30.0, 0.0, 30.0, 0.5),
+        (1999.5, 30.0, 2040.0, 40.0, 0.5),
+        (1999.5, None, 2000.25, 0.5, 0.5),
+    ):
+        pace = make_pace(now_s=1000.0, kept=lent)
+        if end_s is not None:
+            contact(pace, end_s, took_s=0.0)
+        if backoff_s:
+            pace.answered(429, refusal=True, rest_s=backoff_s, now_s=now_s)
+        stored = pace.clock(now_s, put_off_s=put_off_s, connect_failures=4)
+        assert (stored.next_in_s, stored.rested_s) == (next_in_s, rested_s)
+        assert stored.backoff_in_s == (backoff_s or 0.0)
+        assert stored.backoff_level == (1 if backoff_s else 0)
+        assert stored.backoff_status == (429 if backoff_s else None)
+        assert (stored.delay_s, stored.delay_source) == (1.0, "politeness.delay")
+        assert (stored.connect_failures, stored.latency_s) == (4, 0.0 if end_s else None)
+        later = pace.clock(now_s + 1000, put_off_s=put_off_s, connect_failures=4)
+        assert (later.next_in_s, later.backoff_in_s, later.backoff_status) == (0.0, 0.0, None)
+    restarted = make_pace(now_s=2000.0, clean=False, restart_s=1999.75)
+    assert restarted.clock(now_s, put_off_s=0.0, connect_failures=0).next_in_s == 0.75
+
+
+def test_the_strictest_file_of_the_host_counts_also_when_it_left_memory() -> None:
+    pace = make_pace(now_s=1000.0)
+    contact(pace, 1000.0, took_s=0.0)
+    strict, lax = RobotsPacing(crawl_delay_s=9.0, missing=True), RobotsPacing(crawl_delay_s=4.0)
+    for origin, ask, delay_s, stricter in (
+        ("http://a.test", lax, 4.0, True),
+        ("http://b.test", lax, 4.0, False),
+        ("http://b.test", strict, 18.0, True),
+    ):
+        revision = pace.revision
+        pace.set_ask(origin, ask)
+        assert (pace.rest.delay_s, pace.revision > revision) == (delay_s, stricter)
+        assert ready(pace, 1000.0) == 1000.0 + delay_s
+    pace.forget_asks(["http://b.test", "http://unknown.test"])
+    pace.set_ask("http://a.test", RobotsPacing())
+    assert pace.rest.delay_s == 9.0  # no longer doubled
+    pace.forget_asks(["http://a.test"])
+    pace.set_ask("http://a.test", lax)
+    assert pace.rest.delay_s == 9.0
+
+
+def test_what_a_caller_reads_of_the_next_contact() -> None:
+    """The delay and its source, or a longer wait and its reason."""
+    pace = make_pace(now_s=1000.0)
+    assert pace.next_contact(1000.0, 0.0) == (1.0, "politeness.delay")
+    contact(pace, 1000.0, took_s=0.0)
+    assert pace.next_contact(1000.0, 0.0) == (1.0, "politeness.delay")
+    pace.answered(503, refusal=True, rest_s=90.0, now_s=1000.0)
+    wait_s, source = pace.next_contact(1010.0, 0.0)
+    assert (wait_s, source) == (80.0, Reason(Wait.BACKOFF, status=503).sentence)
+    assert pace.next_contact(1089.0, 0.0) == (1.0, "politeness.delay")
+    pace.begin()
+    assert pace.next_contact(1010.0, 0.0) == (1.0, "politeness.delay")
+
+
+@given(
+    lanes=st.integers(1, 3),
+    kept=st.builds(
+        HostClock, next_in_s=st.sampled_from([0.0, 3.0]), rested_s=st.none() | st.just(1.0)
+    ),
+    clean=st.booleans(),
+    window=st.none() | st.just(Window(3600, 7200)),
+    deeds=st.lists(
+        st.tuples(
+            st.sampled_from(["contact", "begin", "undo", "refusal", "slow"]), st.integers(0, 9)
+        )
+    ),
+)
+def test_the_wait_that_is_explained_is_the_wait_that_is_kept(
+    lanes: int,
+    kept: HostClock,
+    clean: bool,
+    window: Window | None,
+    deeds: list[tuple[str, int]],
+) -> None:
+    """`wait` and `ready_s` agree whatever happened."""
+    now_s = 1000.0
+    pace = make_pace(now_s=now_s, lanes=lanes, kept=kept, clean=clean)
+    pace.set_ask("http://a.test", RobotsPacing(windows=(window,) if window else ()))
+    under_way: list[float] = []
+    for deed, after_s in deeds:
+        now_s += after_s
+        at_s = pace.ready_s(now_s, lambda: 0.0)
+        if deed == "begin" and at_s is not None:
+            under_way.append(pace.begin())
+        elif deed == "contact" and under_way:
+            pace.on_wire()
+            pace.end(under_way.pop(), now_s, now_s - 1, now_s)
+        elif deed == "undo" and under_way:
+            pace.undo(under_way.pop())
+        elif deed == "refusal":
+            pace.answered(503, refusal=True, rest_s=float(after_s), now_s=now_s)
+        elif deed == "slow":
+            pace.slow_s = float(after_s)
+            pace.recompute()
+        for wall_s in (0.0, 3600.0, 7199.0, 7200.0):
+            at_s = pace.ready_s(now_s, partial(float, wall_s))
+            wait = pace.wait(now_s, wall_s)
+            assert (wait is None) is (at_s is None) is (pace.busy >= pace.lanes())
+            if wait is not None and at_s is not None:
+                assert max(wait[0], now_s) == max(at_s, now_s)
+                assert wait[1] is not VISIT_WINDOW or window is not None

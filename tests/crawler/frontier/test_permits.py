@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 from crawler.frontier.grant_limits import PASS_BEHIND_MAX, PASS_MAX
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.large_bodies import DOMAIN_BYTES_MAX, LargeBodyPlace
+from crawler.frontier.permits import UNPARSED_BYTES_MAX
 from crawler.frontier.reasons import PAUSED, VISIT_WINDOW
-from crawler.frontier.tickets import FrontierClosedError
+from crawler.frontier.stops import BY_OPERATOR, Stop
+from crawler.frontier.tickets import FrontierClosedError, Ticket
 from crawler.testing import JumpClock
+from policies.holds import HoldReason
 from policies.pacing import PacingRules, Per, RobotsPacing, parse_window
+from policies.scope import Skip
 from storage.store import HostClock, Lease, Prefetched, Queued
 from tests.crawler.frontier.rig import DrivenFrontier
 
@@ -228,6 +232,204 @@ async def test_law_1_a_permit_is_void_when_another_lane_brings_a_stricter_pace(
         assert not driven.permits.is_void(unused)
         learn(host, clock.monotonic())
         assert driven.permits.is_void(unused)
+        driven.close()
+
+
+async def test_a_permit_granted_before_a_pause_or_hold_is_void_until_it_is_over() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock)
+        host = make_host(clock, rules=PacingRules(delay=1))
+        driven.permits.hold(host)
+        held = HoldReason.NETWORK
+
+        async def granted(*, probe: bool) -> Permit:
+            if probe:
+                driven.permits.stop(held)
+                driven.permits.probe()
+            permit = await driven.next()
+            assert permit is not None
+            assert permit.probe is probe
+            driven.permits.go(held)
+            return permit
+
+        for probe in (False, True):
+            permit = await granted(probe=probe)
+            cases: list[tuple[list[Stop], bool]] = [
+                ([], False),
+                ([BY_OPERATOR], True),
+                ([held], not probe),
+                ([held, HoldReason.PORTS], not probe),
+                ([held, BY_OPERATOR], True),
+            ]
+            for stops, void in cases:
+                for stop in stops:
+                    driven.permits.stop(stop)
+                assert driven.permits.is_void(permit) is void, (probe, stops)
+                for stop in stops:
+                    driven.permits.go(stop)
+                assert not driven.permits.is_void(permit)
+            host.paused = True
+            assert driven.permits.is_void(permit)
+            host.paused = False
+            driven.permits.give_back(permit)
+        driven.close()
+
+
+async def test_a_permit_that_is_over_is_not_given_back_again() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=4)
+        host = make_host(clock, pages=9, rules=PacingRules(delay=5, concurrency_per_host=2))
+        driven.permits.hold(host)
+        for used in (False, True):
+            one, other = await driven.next(), await driven.next()
+            assert one
+            assert other
+            if used:
+                one.host.pace.on_wire()
+                now_s = clock.monotonic()
+                driven.permits.end(one, started_s=now_s, ended_s=now_s, kind="page", status=200)
+            else:
+                driven.permits.give_back(one)
+            for _ in range(2):
+                driven.permits.give_back(one)
+                assert (driven.permits.in_flight, host.busy, one.over) == (1, 1, True)
+            driven.permits.give_back(other)
+            assert (driven.permits.in_flight, host.busy) == (0, 0)
+        driven.close()
+
+
+async def test_a_squeezed_limit_grants_as_many_permits_as_it_is_eased_to() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=6)
+        for n in range(10):
+            driven.permits.hold(make_host(clock, f"h{n}.test", pages=1))
+        driven.permits.limits.squeeze(1)
+        asked = [driven.permits.for_any_host() for _ in range(10)]
+        for granted, squeezed in ((2, True), (4, True), (6, False), (6, False)):
+            assert driven.permits.ease() is squeezed
+            assert sum(ticket.done for ticket in asked) == driven.permits.in_flight == granted
+        driven.permits.set_limit(8)
+        assert driven.permits.in_flight == 8
+        driven.close()
+
+
+async def test_pages_wait_while_more_waits_to_be_parsed_than_may() -> None:
+    """Permits for one host alone, robots.txt for one, do not."""
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=20)
+        rules = PacingRules(delay=0, latency_factor=0)  # with a delay, a pass has few permits
+        host, *others = (make_host(clock, f"h{n}.test", pages=1, rules=rules) for n in range(9))
+        for other in others:
+            driven.permits.hold(other)
+        asked = []
+        for size_bytes, served in (
+            (UNPARSED_BYTES_MAX, 1),
+            (1, 1),
+            (1, 1),
+            (-1, 1),
+            (-1, 5),
+            (-UNPARSED_BYTES_MAX, 6),
+            (0, 7),
+        ):
+            driven.permits.count_unparsed(host, size_bytes)
+            asked.append(driven.permits.for_any_host())
+            assert sum(ticket.done for ticket in asked) == served, len(asked)
+            named = make_host(clock, f"named{len(asked)}.test", pages=0, rules=rules)
+            driven.permits.hold(named)
+            assert isinstance(driven.permits.for_host(named), Permit)
+        driven.close()
+
+
+async def test_hosts_of_a_domain_wait_while_much_of_it_waits_to_be_parsed() -> None:
+    """Until some of it is parsed, and no longer."""
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock)
+        hosts = [make_host(clock, name, pages=1) for name in ("a.trap.test", "b.trap.test")]
+        driven.permits.hold(make_host(clock, "other.test", pages=0))
+        for host in hosts:
+            driven.permits.hold(host)
+        driven.permits.count_unparsed(hosts[0], UNPARSED_BYTES_MAX // 2)
+        asked = [driven.permits.for_any_host() for _ in range(2)]
+        assert not any(ticket.done for ticket in asked)
+        driven.permits.count_unparsed(hosts[0], -UNPARSED_BYTES_MAX // 2)
+        assert all(ticket.done for ticket in asked)
+        driven.close()
+
+
+async def test_tickets_that_are_withdrawn_or_turned_away_wait_no_longer() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock)
+        host = make_host(clock, pages=0, paused=True)
+        driven.permits.hold(host)
+        tickets = [driven.permits.for_host(host) for _ in range(3)]
+        any_host = driven.permits.for_any_host()
+        for ticket, left in ((tickets[0], 2), (tickets[0], 2), (tickets[2], 1)):
+            assert isinstance(ticket, Ticket)
+            driven.permits.withdraw(ticket, host)
+            assert driven.permits.directed == left
+        driven.permits.withdraw(any_host)
+        assert driven.permits.directed == 1
+        waiting = tickets[1]
+        assert isinstance(waiting, Ticket)
+        driven.permits.drop(host)
+        assert (driven.permits.directed, len(driven.permits), host.gone) == (0, 0, True)
+        assert driven.permits.get("a.test") is None
+        with pytest.raises(FrontierClosedError, match=r"a\.test"):
+            await waiting.wait()
+        with pytest.raises(FrontierClosedError):
+            driven.permits.for_host(host)
+        driven.close()
+
+
+async def test_pages_are_granted_again_when_a_limit_of_the_run_is_lifted() -> None:
+    """Tickets for one host are served meanwhile."""
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock)
+        rules = PacingRules(delay=0, latency_factor=0, concurrency_per_host=9)
+        driven.permits.hold(make_host(clock, pages=1, rules=rules))
+        for limit in (Skip.MAX_PAGES, Skip.MAX_TIME):
+            driven.permits.close_pages(limit)
+            assert not driven.permits.pages_open
+        asked = driven.permits.for_any_host()
+        assert not asked.done
+        named = make_host(clock, "named.test", pages=0, rules=rules)
+        driven.permits.hold(named)
+        assert isinstance(driven.permits.for_host(named), Permit)
+        driven.permits.close_pages(None)
+        assert driven.permits.pages_open
+        assert asked.done
+        driven.close()
+
+
+async def test_a_contact_is_late_from_when_it_was_allowed_wanted_and_not_stopped() -> None:
+    """Each contact is recorded in Unix time for the next commit of its host."""
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock)
+        host = make_host(clock, pages=0, rules=PacingRules(delay=5, latency_factor=0))
+        driven.permits.hold(host)
+        began_s = clock.monotonic()
+        ended_s = []
+        for wait_s, could_s in ((0.0, 0.0), (0.0, 5.0), (9.0, 14.0)):
+            await clock.sleep_until(clock.monotonic() + wait_s)
+            permit = await driven.acquire(host)
+            assert permit.could_s == began_s + could_s
+            permit.host.pace.on_wire()
+            ended_s.append(now_s := clock.monotonic())
+            driven.permits.end(permit, started_s=now_s, ended_s=now_s, kind="page", status=204)
+        for reasons in ((BY_OPERATOR,), (BY_OPERATOR, HoldReason.NETWORK)):
+            for reason in reasons:
+                driven.permits.stop(reason)
+            asked = asyncio.create_task(driven.acquire(host))
+            for reason in reasons:
+                await clock.sleep_until(clock.monotonic() + 50)
+                assert not asked.done()
+                driven.permits.go(reason)
+            assert (await asked).could_s == clock.monotonic()
+            driven.permits.give_back(asked.result())
+        wall_s = clock.wall() - clock.monotonic()
+        contacts = host.update(clock.monotonic()).contacts
+        assert [one.end_at - wall_s for one in contacts] == pytest.approx(ended_s)
+        assert {(one.kind, one.status) for one in contacts} == {("page", 204)}
         driven.close()
 
 

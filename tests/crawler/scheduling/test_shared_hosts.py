@@ -48,6 +48,23 @@ async def test_hosts_are_claimed_in_portions(shared: SharedWorld) -> None:
     await shared.end()
 
 
+async def test_hosts_that_were_shared_out_are_not_claimed_back(shared: SharedWorld) -> None:
+    """The one that needs them may be slow to claim them."""
+    (first,) = await shared.begin(long_sites, *SEEDS, workers=1)
+    await shared.wait(4)
+    assert len(first.hosts) == len(SEEDS)
+    (second,) = await shared.begin(long_sites, workers=1)
+    while len(first.hosts) == len(SEEDS):
+        await shared.wait(0.05)
+    second.store.slow_s = 8.0
+    for _ in range(80):
+        assert len(first.hosts) == len(SEEDS) / 2
+        await shared.wait(0.1)
+    for worker in shared.workers:
+        worker.scheduler.stop()
+    await shared.end()
+
+
 async def test_hosts_that_were_taken_over_are_left_to_their_new_worker(
     shared: SharedWorld,
 ) -> None:
