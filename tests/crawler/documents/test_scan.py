@@ -16,8 +16,7 @@ from crawler.documents import markup, page, scan
 from crawler.documents.links import PageLinks
 from crawler.documents.tree import build_tree
 from policies.indexing import from_meta
-from tests.cpu_time import reference_s
-from tests.growth import assert_linear, repeated
+from tests.growth import assert_linear, reference_s, repeated
 from tests.tables import each
 
 pytestmark = pytest.mark.skipif(not scan._SOUND, reason="every page gets a tree")

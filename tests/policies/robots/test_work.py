@@ -15,8 +15,7 @@ from policies import robots
 from policies.robots.dialects import DIALECTS
 from policies.robots.index import TOO_COMPLEX, Index
 from policies.robots.pattern import NONE, Pattern
-from tests.cpu_time import reference_s
-from tests.growth import assert_linear
+from tests.growth import assert_linear, reference_s
 from tests.policies.robots.test_properties import add
 from tests.tables import each
 
