@@ -13,7 +13,7 @@ from tests.workers.crew import GRACE_S, LEASE_S
 from tests.workers.judge import IN_SOCKETS_S, Fault, check_sound, worker_of
 from tests.workers.linked_web import everything, hosts_of, linked_web
 
-DELAY_S = 0.4
+DELAY_S = 0.6
 POLITENESS = {"delay": DELAY_S, "latency_factor": 0}
 
 

@@ -33,7 +33,7 @@ from tests.workers.linked_web import (
 )
 
 WEB = {SLOW_HOST: 6, **hosts_of(25, 24)}
-DELAY_S = 0.47
+DELAY_S = 0.8
 SERVER_DOWN_S = 1.5
 QUARANTINED = "error LIKE 'quarantined: %'"
 

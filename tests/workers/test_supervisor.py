@@ -23,7 +23,7 @@ from tests.workers.crew import Crew, Worker
 
 HOSTS = 8
 PAGES = 20
-DELAY_S = 0.4
+DELAY_S = 0.8
 WORKERS = 2
 
 

@@ -10,7 +10,7 @@ from tests.workers.crew import Crew
 from tests.workers.judge import check_delays, check_sound, worker_of
 from tests.workers.linked_web import Counts, LinkedWeb, everything, hosts_of, linked_web
 
-DELAY_S = 0.4
+DELAY_S = 0.6
 POLITENESS = {"delay": DELAY_S, "latency_factor": 0}
 
 
