@@ -26,7 +26,7 @@ from crawler.fetching import cookies
 from crawler.processing.attempts import redirected_too_often
 from crawler.sinks import requisites
 from crawler.testing import JumpClock
-from policies import indexing, robots, robots_state, usage
+from policies import declarations, indexing, robots, robots_state
 from policies.robots.lint import lint
 from policies.robots_policy import Closed, robots_policy
 from policies.robots_state import UNKNOWN, RobotsFetch, RobotsRules
@@ -141,9 +141,9 @@ def some_requisites(html: str, body: bytes = b"") -> Proof:
 
 
 def signals_of_use(_: MonkeyPatch, __: Caught) -> None:
-    many = [("tdm-policy", f"http://a.test/{n}") for n in range(usage.SIGNALS_MAX + 1)]
-    assert str(usage.usage_of(lambda _: (), many)).endswith("; …")
-    long = usage.usage_of(lambda _: (), [("tdm-policy", "x" * 2_000)])
+    many = [("tdm-policy", f"http://a.test/{n}") for n in range(declarations.SIGNALS_MAX + 1)]
+    assert str(declarations.usage_of(lambda _: (), many)).endswith("; …")
+    long = declarations.usage_of(lambda _: (), [("tdm-policy", "x" * 2_000)])
     assert "x… (meta)" in str(long)
 
 
@@ -265,8 +265,8 @@ SHOWN_HERE: Final[dict[str, Proof]] = {
     ),
     "crawler/sinks/references.py:REFERENCES_MAX": some_requisites("<img src=x>" * 50_001),
     "crawler/sinks/rewriting.py:_DEPTH_MAX": some_requisites(nested(5)),
-    "policies/usage.py:SIGNALS_MAX": signals_of_use,
-    "policies/usage.py:_VALUE_CHARS_MAX": signals_of_use,
+    "policies/declarations.py:SIGNALS_MAX": signals_of_use,
+    "policies/declarations.py:_VALUE_CHARS_MAX": signals_of_use,
     "crawler/downloading/robots_fetcher.py:REDIRECTS_MAX": robots_redirects,
     "policies/robots/syntax.py:BYTES_MAX": long_robots,
     "storage/engine/robots_copies.py:DOMAIN_BYTES_MAX": unstored_robots,
@@ -506,7 +506,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/frontier/robots_cache.py:ORIGINS_PER_HOST_MAX",
         "crawler/sinks/warc.py:_DIGESTS_MAX",
         "policies/robots/file.py:_RULE_SETS_MAX", "storage/engine/link_table.py:_CHARS_MAX",
-        "storage/engine/name_ids.py:_KEPT_MAX", "policies/outage.py:UNKNOWN_MAX",
+        "storage/engine/name_ids.py:_KEPT_MAX", "policies/holds.py:UNKNOWN_MAX",
     ),
     BATCH: (
         "crawler/scheduling/due_work.py:DUE_ORIGINS_MAX",
@@ -609,7 +609,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "storage/sqlite/file_lock.py:_HOLDER_BYTES_MAX", "crawler/sinks/warc.py:_HEAD_BYTES_MAX",
         "crawler/testing/local_web.py:_HEAD_BYTES_MAX", "crawler/sinks/inert.py:_ENTITIES_MAX",
         "crawler/sinks/inert.py:_EXPANSION_CHARS_MAX", "crawler/sinks/symbols.py:_DEPTH_MAX",
-        "crawler/sinks/manifests.py:MANIFEST_BYTES_MAX",
+        "crawler/sinks/requisites.py:MANIFEST_BYTES_MAX",
     ),
     ASKED: (
         "crawler/cli/worker_options.py:WORKERS_MAX",

@@ -21,12 +21,11 @@ from crawler.frontier.commands import (
 )
 from crawler.frontier.commit_buffer import CommitBatch, CommitBuffer
 from crawler.frontier.host_queue import HostQueue, Permit, progresses, requested_delay_s
-from crawler.frontier.origin import Origin, changes
+from crawler.frontier.origin import Origin, RobotsInFlight, changes
 from crawler.frontier.pace import NEVER
 from crawler.frontier.permits import Permits
 from crawler.frontier.robots_budget import RobotsBudget
 from crawler.frontier.robots_cache import RobotsCache
-from crawler.frontier.robots_in_flight import RobotsInFlight
 from crawler.frontier.system_holds import LeaseExpiry, SystemHolds
 from crawler.frontier.waiting import Waiting
 from crawler.observer import Observer

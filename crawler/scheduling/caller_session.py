@@ -13,7 +13,7 @@ from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.scheduling.contact_loop import ContactLoop
 from crawler.scheduling.host_leases import OtherWorkers
-from crawler.scheduling.renewal import Renewal
+from crawler.scheduling.shared_crawl import Renewal
 from storage.store import WorkerStatus
 
 

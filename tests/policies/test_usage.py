@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from policies.usage import NONE, SIGNALS_MAX, Signal, Usage, Where, usage_of
+from policies.declarations import NONE, SIGNALS_MAX, Signal, Usage, Where, usage_of
 
 
 def of(

@@ -28,7 +28,7 @@ from crawler.daemon.api.url_lists import UrlLists
 from crawler.daemon.health import CheckName, HealthState
 from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
-from crawler.daemon.monitoring.queue_view import QueueView
+from crawler.daemon.monitoring.monitor import QueueView
 from crawler.daemon.monitoring.shared_store import SharedStore
 from crawler.daemon.problem import Problem, as_problems, invalid
 from crawler.daemon.responses import from_row, from_rows
