@@ -8,9 +8,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from crawler.app import plainest
-from crawler.clock import Clock, RealClock
+from crawler.clock import Clock, ContactDeadline, RealClock
 from crawler.config import Config, ConfigError
-from crawler.contact_deadline import ContactDeadline
 from crawler.documents.crawled_page import (
     BlockedPage,
     CrawledPage,

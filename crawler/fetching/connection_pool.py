@@ -17,11 +17,17 @@ from aiohttp import ClientConnectionResetError, TCPConnector
 from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 
-from crawler.fetching.costly_parsing import SLICE_BYTES, CostlyParsing, is_costly
+from crawler.fetching.costly_input import (
+    SLICE_BYTES,
+    CostlyParsing,
+    TlsRecords,
+    bound_reads,
+    is_costly,
+    tls_records,
+)
 from crawler.fetching.exchange import Exchange, LeaseExpiredError, current_exchange
 from crawler.fetching.guard import AddrInfo, socket_guard
 from crawler.fetching.request import NetworkError
-from crawler.fetching.tls_records import TlsRecords, bound_reads, tls_records
 from policies.address import AddressRules
 from policies.retries import FailureCode
 

@@ -12,8 +12,7 @@ from typing import Any, Final, Protocol
 
 from aiohttp.streams import StreamReader
 
-from crawler.clock import Clock, Timer
-from crawler.contact_deadline import ContactDeadline
+from crawler.clock import Clock, ContactDeadline, Timer
 from crawler.fetching.request import FetchLimits, Headers
 
 BEAT_S: Final = 0.25  # lateness of less than this may be mistaken for the network's

@@ -6,9 +6,8 @@ import math
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
-from crawler.clock import Clock
+from crawler.clock import Clock, ContactDeadline
 from crawler.config.model import CurrentConfig
-from crawler.contact_deadline import ContactDeadline
 from crawler.fetching.request import Answer, Failure
 from crawler.frontier.alarms import Alarms
 from crawler.frontier.commands import (

@@ -7,8 +7,7 @@ import math
 
 from msgspec.structs import replace
 
-from crawler.clock import Clock
-from crawler.contact_deadline import ContactDeadline
+from crawler.clock import Clock, ContactDeadline
 from crawler.fetching.request import Answer, Failure
 from crawler.frontier.commands import BREAK_OFF, NEXT_PASS, CommandQueue
 from crawler.frontier.host_queue import HostQueue, Permit

@@ -588,7 +588,7 @@ STORE: Final = (
 WORKERS: Final = (
     Mutant(
         "a worker contacts its hosts after its lease has ended",
-        "crawler/contact_deadline.py",
+        "crawler/clock.py",
         "return self.until_s != math.inf and self._clock.boottime() >= self.until_s",
         "return False",
     ),
