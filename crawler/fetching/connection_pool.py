@@ -129,7 +129,7 @@ class PooledConnection(ResponseHandler):
             self._buffer.clear()
             self._lose(ClientConnectionResetError())
 
-    def rest(self) -> None:
+    def finish_exchange(self) -> None:
         """The connection is idle until the next exchange.
 
         The parser of the last answer is dropped, because it keeps the header: 8 KB of memory.

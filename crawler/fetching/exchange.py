@@ -28,7 +28,7 @@ class ExchangeConnection(Protocol):
     @property
     def transport(self) -> asyncio.Transport | None: ...
 
-    def rest(self) -> None:
+    def finish_exchange(self) -> None:
         """The exchange is over."""
         ...
 
@@ -258,7 +258,7 @@ class Exchange:
             self._connection = None
             # The end of the answer released the connection: another exchange may have it already.
             if connection.exchange is self:
-                connection.rest()
+                connection.finish_exchange()
 
     def _unconnected(self) -> Bound:
         """Whether TCP or TLS is late: a socket that has a peer is past the first."""

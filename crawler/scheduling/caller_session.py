@@ -87,7 +87,7 @@ class CallerSession:
     async def _keep_renewed(self) -> None:
         renewals = PeriodicSteps("the renewal of this session")
         while True:
-            await self._renewal.rest()
+            await self._renewal.sleep_until_due()
             await renewals.take(self._renew)
             self._loop.leases.release_unused()
 

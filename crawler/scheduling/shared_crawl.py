@@ -71,7 +71,7 @@ class SharedCrawl:
             return
         renewals = PeriodicSteps("the renewal of this worker's session")
         while True:
-            await self._renewal.rest()
+            await self._renewal.sleep_until_due()
             await renewals.take(self._renew)
             if self._crawl.clock.monotonic() >= self._marked_s and not self._frontier.stopping:
                 self._marked_s = self._crawl.clock.monotonic() + MARKED_EVERY_S
@@ -160,14 +160,14 @@ class Renewal:
         pulse = await self._store.pulse(self._session, status)
         if pulse is not None:
             self._frontier.renewed(asked_boottime_s + pulse.lease_s, lost=pulse.lost)
-            permits.hold_addresses(pulse.addresses)
+            permits.set_leased_addresses(pulse.addresses)
             if pulse.settling:
                 self._frontier.holds.begin(HoldReason.DATABASE_WENT_BACK)
             else:
                 self._frontier.holds.end(HoldReason.DATABASE_WENT_BACK)
         return pulse
 
-    async def rest(self) -> None:
+    async def sleep_until_due(self) -> None:
         """Wait until the next pulse is due."""
         await self._clock.sleep_until(
             max(self.asked_s + RENEW_EVERY_S, self._clock.monotonic() + RENEW_EVERY_S / 4)
