@@ -15,9 +15,8 @@ from importlib.machinery import PathFinder
 TYPE_CHECKING = False  # type checkers take it for true; `typing` is slow to import
 if TYPE_CHECKING:
     from crawler.config import ConfigError
-    from crawler.documents.crawled_page import CrawledPage, Timings
+    from crawler.documents.crawled_page import BlockedPage, CrawledPage, FailedPage, Timings
     from crawler.documents.links import PageLink
-    from crawler.documents.unvisited import BlockedPage, FailedPage
     from crawler.embedding.caller_verdicts import NextTurn
     from crawler.embedding.crawler import Crawler
     from crawler.embedding.link_choice import FollowLink
@@ -93,14 +92,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BlockedPage": "crawler.documents.unvisited",
+    "BlockedPage": "crawler.documents.crawled_page",
     "AlreadyOpen": "crawler.errors",
     "ConfigError": "crawler.config",
     "Contacted": "crawler.observer",
     "CourtlyError": "crawler.errors",
     "CrawledPage": "crawler.documents.crawled_page",
     "Crawler": "crawler.embedding.crawler",
-    "FailedPage": "crawler.documents.unvisited",
+    "FailedPage": "crawler.documents.crawled_page",
     "Failure": "crawler.fetching.request",
     "FailureCode": "policies.retries",
     "FetchFailed": "crawler.errors",

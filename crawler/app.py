@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from crawler.clock import Clock, RealClock
+from crawler.clock import Clock, ContactDeadline, RealClock
 from crawler.config import Config, ConfigError, check_identity
-from crawler.contact_deadline import ContactDeadline
 from crawler.databases import looking_into, open_store
 from crawler.events import Progress, Summary
 from crawler.fetching.fetcher import Fetcher

@@ -21,7 +21,7 @@ from crawler.daemon.http.accounts import Account, accounts_of, read_tokens, toke
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.listener import ListenError, listening_on
 from crawler.daemon.monitoring.event_log import EventLog, LogFile, OutcomeLog
-from crawler.daemon.monitoring.liveness import LivenessReporter
+from crawler.daemon.monitoring.health_monitor import LivenessReporter
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem

@@ -27,7 +27,7 @@ from crawler.fetching import cookies
 from crawler.processing.attempts import redirected_too_often
 from crawler.sinks import requisites
 from crawler.testing import JumpClock
-from policies import indexing, robots, robots_state, usage
+from policies import declarations, indexing, robots, robots_state
 from policies.robots.lint import lint
 from policies.robots_policy import Closed, robots_policy
 from policies.robots_state import UNKNOWN, RobotsFetch, RobotsRules
@@ -147,9 +147,9 @@ def some_requisites(html: str, body: bytes = b"") -> Proof:
 
 
 def signals_of_use(_: MonkeyPatch, __: Caught) -> None:
-    many = [("tdm-policy", f"http://a.test/{n}") for n in range(usage.SIGNALS_MAX + 1)]
-    assert str(usage.usage_of(lambda _: (), many)).endswith("; …")
-    long = usage.usage_of(lambda _: (), [("tdm-policy", "x" * 2_000)])
+    many = [("tdm-policy", f"http://a.test/{n}") for n in range(declarations.SIGNALS_MAX + 1)]
+    assert str(declarations.usage_of(lambda _: (), many)).endswith("; …")
+    long = declarations.usage_of(lambda _: (), [("tdm-policy", "x" * 2_000)])
     assert "x… (meta)" in str(long)
 
 
@@ -271,8 +271,8 @@ SHOWN_HERE: Final[dict[str, Proof]] = {
     ),
     "crawler/sinks/references.py:REFERENCES_MAX": some_requisites("<img src=x>" * 50_001),
     "crawler/sinks/rewriting.py:_DEPTH_MAX": some_requisites(nested(5)),
-    "policies/usage.py:SIGNALS_MAX": signals_of_use,
-    "policies/usage.py:_VALUE_CHARS_MAX": signals_of_use,
+    "policies/declarations.py:SIGNALS_MAX": signals_of_use,
+    "policies/declarations.py:_VALUE_CHARS_MAX": signals_of_use,
     "crawler/downloading/robots_fetcher.py:REDIRECTS_MAX": robots_redirects,
     "policies/robots/syntax.py:BYTES_MAX": long_robots,
     "storage/engine/robots_copies.py:DOMAIN_BYTES_MAX": unstored_robots,
@@ -362,7 +362,7 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         TOO_LARGE,
         f"{CRAWLER}fetching/test_fetcher_hostile.py::test_a_flood_of_small_chunks_has_a_bound",
     ),
-    "crawler/fetching/tls_records.py:OVERHEAD_BYTES_MAX": (
+    "crawler/fetching/costly_input.py:OVERHEAD_BYTES_MAX": (
         TOO_LARGE,
         f"{CRAWLER}fetching/test_tls_records.py::test_records_of_one_byte_have_a_bound",
     ),
@@ -512,7 +512,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/frontier/robots_cache.py:ORIGINS_PER_HOST_MAX",
         "crawler/sinks/warc.py:_DIGESTS_MAX",
         "policies/robots/file.py:_RULE_SETS_MAX", "storage/engine/link_table.py:_CHARS_MAX",
-        "storage/engine/name_ids.py:_KEPT_MAX", "policies/outage.py:UNKNOWN_MAX",
+        "storage/engine/name_ids.py:_KEPT_MAX", "policies/holds.py:UNKNOWN_MAX",
     ),
     BATCH: (
         "crawler/scheduling/due_work.py:DUE_ORIGINS_MAX",
@@ -561,7 +561,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "storage/engine/page_queries.py:GROUPED_MAX", "storage/engine/url_pages.py:ORIGINS_MAX",
         "crawler/console/filters.py:_SHOWN_CHARS_MAX", "crawler/events.py:LOOKED_AT_MAX",
         "crawler/mcp_server/answers.py:QUOTED_CHARS_MAX",
-        "crawler/mcp_server/refusals.py:WHY_CHARS_MAX",
+        "crawler/mcp_server/answers.py:WHY_CHARS_MAX",
         "crawler/mcp_server/robots_report.py:LINES_SHOWN_MAX",
         "crawler/mcp_server/robots_report.py:LINE_CHARS_MAX",
         "crawler/mcp_server/robots_report.py:SITEMAPS_SHOWN_MAX",
@@ -615,7 +615,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "storage/sqlite/file_lock.py:_HOLDER_BYTES_MAX", "crawler/sinks/warc.py:_HEAD_BYTES_MAX",
         "crawler/testing/local_web.py:_HEAD_BYTES_MAX", "crawler/sinks/inert.py:_ENTITIES_MAX",
         "crawler/sinks/inert.py:_EXPANSION_CHARS_MAX", "crawler/sinks/symbols.py:_DEPTH_MAX",
-        "crawler/sinks/manifests.py:MANIFEST_BYTES_MAX",
+        "crawler/sinks/requisites.py:MANIFEST_BYTES_MAX",
     ),
     ASKED: (
         "crawler/cli/worker_options.py:WORKERS_MAX",
@@ -644,7 +644,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/front_door/request_handler.py:HEADERS_MAX",
         "crawler/front_door/calls_server.py:BODY_BYTES_MAX",
         "crawler/front_door/calls_server.py:CALLS_MAX",
-        "crawler/mcp_server/refusals.py:CALLS_OF_HOST_MAX",
+        "crawler/mcp_server/answers.py:CALLS_OF_HOST_MAX",
         "crawler/embedding/link_choice.py:DATA_BYTES_MAX",
         "crawler/daemon/http/guards.py:STREAMS_MAX",
         "crawler/daemon/http/guards.py:STREAMS_OF_ACCOUNT_MAX",
@@ -652,7 +652,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/http/application.py:BODY_BYTES_MAX",
         "crawler/console/login.py:FORM_BYTES_MAX",
         "crawler/front_door/tls.py:PEM_BYTES_MAX",
-        "crawler/console/tester_page.py:URLS_MAX",
+        "crawler/console/general_pages.py:URLS_MAX",
         "policies/scope.py:HOPS_MAX",
         "storage/secret_sources.py:SECRET_BYTES_MAX",
     ),

@@ -104,8 +104,6 @@ def test_verbs_of_functions_mean_one_thing() -> None:
     assert found <= {
         "crawler/cli/crawl_summary.py: _held",
         "crawler/frontier/permits.py: hold",
-        "crawler/frontier/permits.py: hold_addresses",
-        "crawler/frontier/permits.py: reckon_addresses",
         "crawler/steering/control.py: held",
     }
 

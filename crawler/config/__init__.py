@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crawler.config.daemon_section import DaemonConfig
-from crawler.config.given import ConfigError, ConfigSource
+from crawler.config.lines import ConfigError, ConfigSource
 from crawler.config.loading import read_toml, read_values
 from crawler.config.model import Config, Site
 from crawler.config.sections import (

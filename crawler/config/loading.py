@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
 
-from crawler.config.given import ConfigError, ConfigSource, Given, Sections, merged
 from crawler.config.host_patterns import matches, read_pattern
 from crawler.config.keys import (
     SECTION_OF_FIELD,
@@ -19,7 +18,15 @@ from crawler.config.keys import (
     Keys,
     sink_keys,
 )
-from crawler.config.lines import KeyPath, key_lines
+from crawler.config.lines import (
+    ConfigError,
+    ConfigSource,
+    Given,
+    KeyPath,
+    Sections,
+    key_lines,
+    merged,
+)
 from crawler.config.readers import ProblemsError, did_you_mean, read_value
 from crawler.config.secrets import origin_in, redact
 from policies.url import host_of

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from crawler.config.checks import contact_in
 from crawler.config.daemon_section import DaemonConfig
-from crawler.config.given import ConfigError, ConfigSource, Given
 from crawler.config.host_patterns import by_specificity, matches
 from crawler.config.keys import SECTION_TYPES, SECTIONS, SITE_SECTIONS
+from crawler.config.lines import ConfigError, ConfigSource, Given
 from crawler.config.loading import read_values
 from crawler.config.sections import (
     CrawlConfig,

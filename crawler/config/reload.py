@@ -15,8 +15,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from crawler.config.given import ConfigError, Sections
 from crawler.config.keys import SECTION_OF_FIELD, SECTIONS, SITE_KEYS
+from crawler.config.lines import ConfigError, Sections
 from crawler.config.model import Config, Site
 from policies.config_key import Key, query_parameter, url_pattern
 from policies.pacing import Window

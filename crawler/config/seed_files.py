@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final, TextIO
 
-from crawler.config.given import ConfigError
+from crawler.config.lines import ConfigError
 from crawler.config.loading import parse_toml, read_toml, read_values
 from crawler.config.model import Config
 from policies.url import SeedError, host_of, parse_seed

@@ -5,19 +5,15 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from crawler.console.blocked_page import BlockedUrls
 from crawler.console.command_forms import CommandForms
-from crawler.console.general_pages import GeneralPages
+from crawler.console.general_pages import GeneralPages, SeedsPage, TesterPage
 from crawler.console.history_page import HistoryPage
 from crawler.console.host_pages import HostPages
 from crawler.console.list_downloads import ListDownloads
-from crawler.console.log_page import LogPages
+from crawler.console.list_pages import BlockedUrls, LogPages, UrlListPages
 from crawler.console.login import Login
 from crawler.console.overview_page import OverviewPage
 from crawler.console.rendering import STATIC, PageContext, Renderer
-from crawler.console.seeds_page import SeedsPage
-from crawler.console.tester_page import TesterPage
-from crawler.console.url_list_pages import UrlListPages
 from crawler.daemon import service
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.http.application import ERROR_PAGES, GUARDS

@@ -11,7 +11,6 @@ from aiohttp import web
 from msgspec import structs
 
 from crawler.command_table import BULK_FORM, COMMANDS, CommandRow
-from crawler.console.host_filters import conditions, filter_of
 from crawler.console.rendering import PageHandlers, form_of, link, number_in
 from crawler.daemon.problem import as_problems, invalid
 from crawler.explain.formatting import counted
@@ -22,11 +21,24 @@ from crawler.operator_commands import (
     OperatorCommand,
     Retried,
 )
+from crawler.steering.queue_waits import PHRASES
 from storage.read_records import UrlList
 
 _BACK = re.compile(r"/hosts?(\?[!-~]{0,4000})?\Z")  # where a form may redirect to
 _NUMBERS: Final = frozenset(("delay_s",))
 _BULK: Final = {row.name.removeprefix("host_"): row for row in COMMANDS if BULK_FORM in row.forms}
+STATES: Final = (
+    ("all", "any"),
+    ("queued", "with queued URLs"),
+    ("waiting", "waiting"),
+    ("paused", "paused"),
+    ("slowed", "slowed"),
+    ("backing-off", "backing off"),
+    ("failing", "with failures"),
+    ("done", "done"),
+)
+REASONS: Final = (("", "anything"), *((one.value, one.value.replace("-", " ")) for one in PHRASES))
+_DEFAULTS: Final = {"search": "", "state": "all", "reason": ""}
 
 
 class CommandForms(PageHandlers):
@@ -133,3 +145,24 @@ def _back(form: Mapping[str, str], said: str) -> web.HTTPSeeOther:
     path = back if _BACK.match(back) else "/hosts"
     query = link("", {"said": said, "host": form.get("host", "")})
     return web.HTTPSeeOther(path + (query.replace("?", "&", 1) if "?" in path else query))
+
+
+def filter_of(query: Mapping[str, object]) -> dict[str, str]:
+    """The fields of the filter in a query or form, with their defaults."""
+    found = {}
+    for name, default in _DEFAULTS.items():
+        given = query.get(name)
+        found[name] = given.strip() or default if isinstance(given, str) else default
+    return found
+
+
+def is_filtered(fields: Mapping[str, str]) -> bool:
+    """Whether a filter leaves out any host."""
+    return any(fields[name] != default for name, default in _DEFAULTS.items())
+
+
+def conditions(fields: Mapping[str, str]) -> dict[str, str]:
+    """The arguments of `Operations.hosts` for a filter. A search with `*` is a host pattern."""
+    search = fields["search"]
+    name = "pattern" if "*" in search else "search"
+    return {name: search, "state": fields["state"], "reason": fields["reason"]}

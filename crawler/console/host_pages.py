@@ -9,7 +9,7 @@ from aiohttp import web
 
 from crawler.config.user_agent import product_token
 from crawler.console import filters
-from crawler.console.host_filters import REASONS, STATES, conditions, filter_of, is_filtered
+from crawler.console.command_forms import REASONS, STATES, conditions, filter_of, is_filtered
 from crawler.console.rendering import PageHandlers, link
 from crawler.console.robots_sheet import LineMark, sheet
 from crawler.console.timeline import timeline

@@ -9,11 +9,9 @@ from typing import Final
 from aiohttp import web
 from msgspec import structs
 
-from crawler.console.blocked_page import blocked_filter
-from crawler.console.host_filters import conditions, filter_of
-from crawler.console.log_page import LogFilter
+from crawler.console.command_forms import conditions, filter_of
+from crawler.console.list_pages import LogFilter, UrlListFilter, blocked_filter
 from crawler.console.rendering import PageHandlers
-from crawler.console.url_list_pages import UrlListFilter
 from crawler.daemon.list_responses import LogRow, SeedRow
 from crawler.daemon.responses import HostRow
 from crawler.daemon.robots_responses import BlockedRow

@@ -12,7 +12,7 @@ from typing import Final
 from aiohttp import web
 
 from crawler.console import charts, filters
-from crawler.console.host_filters import STATES
+from crawler.console.command_forms import STATES
 from crawler.console.host_pages import attention, host_pill
 from crawler.console.rendering import PageContext, PageHandlers, link
 from crawler.daemon.health import CheckName, HealthState

@@ -13,9 +13,9 @@ from aiohttp import hdrs, web
 from crawler.app import OpenCrawl
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.history_view import HistoryView
-from crawler.daemon.api.log_view import LogView
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.api.robots_check import RobotsThroughCrawl
+from crawler.daemon.api.url_lists import LogView
 from crawler.daemon.http.application import build
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.exposition import CONTENT_TYPE

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from crawler.documents.encoding import UTF8, decode, encoding_by_mark, encoding_of, reads_ascii
+from crawler.documents.decoders import UTF8, decode, encoding_by_mark, encoding_of, reads_ascii
 from crawler.documents.prescan import declared_encoding
 
 # The WHATWG's default for pages that declare nothing and are not UTF-8.

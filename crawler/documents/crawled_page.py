@@ -1,4 +1,4 @@
-"""Pages as given to sinks and to the iterating caller."""
+"""Pages as given to sinks and to the iterating caller, and URLs that gave no page."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any, Final, NamedTuple
 from crawler.documents.charset import to_text
 from crawler.documents.page import PageLink, ParsedPage
 from crawler.fetching.request import Answer, Headers
+from policies.declarations import NONE, Usage
 from policies.indexing import Directives
-from policies.usage import NONE, Usage
+from policies.retries import FailureCode
+from policies.robots import Verdict
 from storage.store import Queued, Visited
 
 
@@ -148,3 +150,47 @@ def _earlier(queued: Queued) -> EarlierVisit | None:
 def value_of(data: str | None) -> Any:
     """Decode the data of a URL, which the store keeps as JSON."""
     return None if data is None else json.loads(data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedPage:
+    """A URL that was given up. It is a row of the view `failed`.
+
+    url: canonical.
+    code, sentence: the last error, as a code and in words.
+    attempts: requests made, with those that were refused.
+    failed_at: of the last attempt, in Unix seconds.
+    data: the JSON value added with the URL; None without one.
+    referrer: the page that linked to it first; None for a seed.
+    """
+
+    url: str
+    code: FailureCode
+    sentence: str
+    attempts: int
+    failed_at: float
+    data: Any = None
+    referrer: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedPage:
+    """A URL that robots.txt forbids. It is a row of the view `blocked`.
+
+    url: canonical.
+    verdict: the rule and the line that decided, as in `RobotsDisallowed`.
+    blocked_at: Unix seconds.
+    data, referrer: as of a FailedPage.
+    """
+
+    url: str
+    verdict: Verdict
+    blocked_at: float
+    data: Any = None
+    referrer: str | None = None
+
+
+def code_and_sentence(error: str) -> tuple[FailureCode, str]:
+    """Split an error of the view `failed`, "CODE: sentence"."""
+    code, _, sentence = error.partition(": ")
+    return FailureCode(code), sentence

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from crawler.documents.encoding import UTF8
+from crawler.documents.decoders import UTF8
 from crawler.documents.query import are_sent_as_written, with_encoded_query
 from crawler.fetching.request import Headers
 from policies.schemes import is_mistyped

@@ -17,7 +17,7 @@ from selectolax.lexbor import LexborHTMLParser
 from crawler.documents import fragments as fragments_of
 from crawler.documents import markup, scan, tree
 from crawler.documents.charset import media_type, to_utf8
-from crawler.documents.encoding import UTF8
+from crawler.documents.decoders import UTF8
 from crawler.documents.fragments import Fragments
 from crawler.documents.links import (
     TEXT_CHARS_READ,
@@ -30,6 +30,7 @@ from crawler.documents.links import (
 )
 from crawler.documents.tree import Document
 from crawler.fetching.request import Headers
+from policies.declarations import NAMES
 from policies.indexing import (
     UNRESTRICTED,
     Directives,
@@ -39,7 +40,6 @@ from policies.indexing import (
     rel_nofollow,
 )
 from policies.scope import Skip
-from policies.usage import NAMES
 
 __all__ = ["PageLink", "ParsedPage", "may_be_html", "parse_page"]
 

@@ -42,7 +42,7 @@ class PageParser:
         self._clock = clock
         self._domains = domains
         self._free_s: dict[str, float] = {}  # until when domains wait, if that is not over
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._ends: set[asyncio.Timeout] = set()  # of the large pages that wait or are parsed
 
@@ -88,12 +88,12 @@ class PageParser:
     async def beside(self, url: str, work: Callable[[], T]) -> T:
         """`work()` on a large page, beside the event loop, after that on those before it."""
         domain = registrable_domain(host_of(url))
-        turn = self._turns.setdefault(domain, asyncio.Lock())
+        lock = self._locks.setdefault(domain, asyncio.Lock())
         end = asyncio.timeout(None)
         try:
             async with end:
                 self._ends.add(end)
-                async with turn:
+                async with lock:
                     await self._wait(domain)
                     async with self._large:
                         return await self._timed(domain, work)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from crawler.documents.encoding import UTF8, encoding_of
+from crawler.documents.decoders import UTF8, encoding_of
 
 # The standard examines 1,024 bytes. Like browsers, this module continues while elements of a head
 # follow, because many pages declare their encoding after a script.

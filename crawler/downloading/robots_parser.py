@@ -49,7 +49,7 @@ class RobotsParser:
                         size_bytes = origin.size_bytes or BYTES_MAX
                         self._budget.take_place(origin, size_bytes, beyond=True)
                     else:  # it had to leave memory, and costs time again
-                        async with self._turn(origin):
+                        async with self._parse_place(origin):
                             pass
                     known = await self._store.robots_get(origin.name)
                     self._frontier.robots.load(origin, known)
@@ -95,7 +95,7 @@ class RobotsParser:
     async def _parse(self, origin: Origin) -> None:
         while (work := origin.unread) is not None:
             result: RuleSet | Exception
-            async with self._turn(origin):
+            async with self._parse_place(origin):
                 if origin.unread is not work:
                     continue  # there is another file by now
                 try:
@@ -113,15 +113,15 @@ class RobotsParser:
             self._frontier.robots.measure(origin)
 
     @contextlib.asynccontextmanager
-    async def _turn(self, origin: Origin) -> AsyncIterator[None]:
+    async def _parse_place(self, origin: Origin) -> AsyncIterator[None]:
         body = origin.judged_by.body
         cost_s = RELOAD_S if body is None else parsing_cost_s(body) * len(origin.rules.dialect)
         origin.waits_for_room = True
         try:
-            await self._budget.find_turn(origin, cost_s)
+            await self._budget.wait_for_parse_place(origin, cost_s)
         finally:
             origin.waits_for_room = False
         try:
             yield
         finally:
-            self._budget.end_turn(origin, cost_s)
+            self._budget.end_parse(origin, cost_s)

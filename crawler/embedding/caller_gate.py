@@ -368,7 +368,7 @@ class CallerGate:
         """An origin of this host may have been given up, or closed: refuse its callers."""
         line = self._lines.get(slot)
         if line is not None and not self.frontier.stopping:
-            self._verdicts.turn_away(line)
+            self._verdicts.refuse(line)
             self.waits.look(line)
 
     def close(self) -> None:

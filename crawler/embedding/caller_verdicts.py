@@ -91,7 +91,7 @@ class CallerVerdicts:
             raise FetchFailed(url, lost.failure, until=self._clock.wall() + lost.until_s - now_s)
         return False
 
-    def turn_away(self, line: HostLine) -> None:
+    def refuse(self, line: HostLine) -> None:
         """Fail waiting callers whose URLs are refused now, instead of when they reach the head of
         the line. The first in line checks for itself."""
         for place in list(line.places)[1:]:

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple, Self
 
 from crawler.clock import Clock, Timer
 from crawler.config.units import format_duration
-from crawler.embedding.caller import OWN, Caller
 from crawler.embedding.caller_verdicts import NextTurn
-from crawler.embedding.host_line import HostLine, Place
+from crawler.embedding.host_line import OWN, Caller, HostLine, Place
 from crawler.errors import WaitTooLong, said
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.host_queue import HostQueue

@@ -12,9 +12,7 @@ from yarl import URL
 
 from crawler.clock import Clock
 from crawler.config import Config, check_identity, seeds_of
-from crawler.documents.crawled_page import CrawledPage
-from crawler.documents.unvisited import BlockedPage, FailedPage
-from crawler.embedding.caller_gate import CallerGate
+from crawler.documents.crawled_page import BlockedPage, CrawledPage, FailedPage
 from crawler.embedding.link_choice import (
     Links,
     checked_code,
@@ -24,9 +22,6 @@ from crawler.embedding.link_choice import (
     link_filter,
 )
 from crawler.embedding.owned_resource import OwnedResource
-from crawler.embedding.remote_requests import RemoteRequests
-from crawler.embedding.running import Running
-from crawler.embedding.session import PoliteSession
 from crawler.embedding.settings import (
     CrawlOptions,
     Given,
@@ -41,6 +36,7 @@ from crawler.observer import Observer
 from crawler.scheduling.seeding import check_roots, seed_link
 
 if TYPE_CHECKING:
+    from crawler.embedding.crawl_session import CrawlSession
     from crawler.embedding.running import Running
     from crawler.events import Summary
     from crawler.processing.link_filter import LinkFilter
@@ -268,6 +264,7 @@ class Crawler:
         first request starts the crawl, which does not end while the session has requests under
         way. Its methods raise SessionClosed outside the crawl's block.
         """
+        from crawler.embedding.crawl_session import CrawlSession
 
         return CrawlSession(self._config, self._setup.clock, self._running)
 
@@ -315,33 +312,3 @@ async def _add(
     return await running.add(
         [seed_link(config, url, priority=priority, depth=depth, data=data) for url in seeds]
     )
-
-
-class CrawlSession(PoliteSession):
-    """A PoliteSession that fetches through an open `Crawler`; see `Crawler.session`.
-
-    It is open as long as the crawler is. Using it as a context manager is possible, and changes
-    nothing.
-    """
-
-    def __init__(
-        self, config: Config, clock: Clock | None, running: OwnedResource[Running]
-    ) -> None:
-        super().__init__(config=config, clock=clock)
-        self._client = _GateOfCrawl(running)
-
-    async def __aenter__(self) -> Self:
-        self._client.get()
-        return self
-
-
-class _GateOfCrawl(OwnedResource[CallerGate | RemoteRequests]):
-    """The gate of the crawl that runs now. Closing it changes nothing."""
-
-    def __init__(self, running: OwnedResource[Running]) -> None:
-        super().__init__("crawl")
-        self._running = running
-
-    def get(self) -> CallerGate:
-        """Raises SessionClosed."""
-        return self._running.get().gate()

@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from crawler.clock import Clock, RealClock
+from crawler.clock import Clock, ContactDeadline, RealClock
 from crawler.config import Config
-from crawler.contact_deadline import ContactDeadline
 from crawler.databases import looking_into, open_memory_store, open_store
 from crawler.embedding.caller_gate import CallerGate, gate_of
 from crawler.embedding.settings import Setup, in_database

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from crawler.embedding.caller import OWN, Caller
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_waits import WaitLimit
+from crawler.embedding.host_line import OWN, Caller
 from crawler.embedding.request_arguments import RequestArguments
 from crawler.embedding.response import Response
 from crawler.embedding.streaming import BodyStream, redirect_target

@@ -8,11 +8,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from crawler.app import plainest
-from crawler.clock import Clock, RealClock
+from crawler.clock import Clock, ContactDeadline, RealClock
 from crawler.config import Config, ConfigError
-from crawler.contact_deadline import ContactDeadline
-from crawler.documents.crawled_page import CrawledPage, value_of
-from crawler.documents.unvisited import BlockedPage, FailedPage, code_and_sentence
+from crawler.documents.crawled_page import (
+    BlockedPage,
+    CrawledPage,
+    FailedPage,
+    code_and_sentence,
+    value_of,
+)
 from crawler.embedding.caller_gate import CallerGate, gate_of
 from crawler.embedding.embed import OpenStore, network, open_store_of
 from crawler.embedding.settings import Setup, in_database

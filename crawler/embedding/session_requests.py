@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from crawler.embedding.caller import OWN, Caller
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn
 from crawler.embedding.caller_waits import WaitLimit
+from crawler.embedding.host_line import OWN, Caller
 from crawler.embedding.permit import RequestPermit, lend_permit
 from crawler.embedding.redirects import follow_redirects, mean
 from crawler.embedding.request_arguments import PermitArguments, RequestArguments

@@ -17,11 +17,17 @@ from aiohttp import ClientConnectionResetError, TCPConnector
 from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 
-from crawler.fetching.costly_parsing import SLICE_BYTES, CostlyParsing, is_costly
+from crawler.fetching.costly_input import (
+    SLICE_BYTES,
+    CostlyParsing,
+    TlsRecords,
+    bound_reads,
+    is_costly,
+    tls_records,
+)
 from crawler.fetching.exchange import Exchange, LeaseExpiredError, current_exchange
 from crawler.fetching.guard import AddrInfo, socket_guard
 from crawler.fetching.request import NetworkError
-from crawler.fetching.tls_records import TlsRecords, bound_reads, tls_records
 from policies.address import AddressRules
 from policies.retries import FailureCode
 
@@ -123,7 +129,7 @@ class PooledConnection(ResponseHandler):
             self._buffer.clear()
             self._lose(ClientConnectionResetError())
 
-    def rest(self) -> None:
+    def finish_exchange(self) -> None:
         """The connection is idle until the next exchange.
 
         The parser of the last answer is dropped, because it keeps the header: 8 KB of memory.

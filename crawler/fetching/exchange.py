@@ -12,8 +12,7 @@ from typing import Any, Final, Protocol
 
 from aiohttp.streams import StreamReader
 
-from crawler.clock import Clock, Timer
-from crawler.contact_deadline import ContactDeadline
+from crawler.clock import Clock, ContactDeadline, Timer
 from crawler.fetching.request import FetchLimits, Headers
 
 BEAT_S: Final = 0.25  # lateness of less than this may be mistaken for the network's
@@ -29,7 +28,7 @@ class ExchangeConnection(Protocol):
     @property
     def transport(self) -> asyncio.Transport | None: ...
 
-    def rest(self) -> None:
+    def finish_exchange(self) -> None:
         """The exchange is over."""
         ...
 
@@ -259,7 +258,7 @@ class Exchange:
             self._connection = None
             # The end of the answer released the connection: another exchange may have it already.
             if connection.exchange is self:
-                connection.rest()
+                connection.finish_exchange()
 
     def _unconnected(self) -> Bound:
         """Whether TCP or TLS is late: a socket that has a peer is past the first."""

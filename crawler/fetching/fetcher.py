@@ -15,9 +15,8 @@ import aiohttp
 from msgspec import structs
 from yarl import URL
 
-from crawler.clock import Clock
+from crawler.clock import Clock, ContactDeadline
 from crawler.config import Config
-from crawler.contact_deadline import ContactDeadline
 from crawler.fetching.body import SinkFaultError, pour_body, read_body
 from crawler.fetching.connection_pool import FIELD_BYTES_MAX, FIELDS_MAX, Connector, OpenConnections
 from crawler.fetching.content_coding import ACCEPT_ENCODING

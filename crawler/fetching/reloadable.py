@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Self
 
-from crawler.clock import Clock
+from crawler.clock import Clock, ContactDeadline
 from crawler.config import Config
-from crawler.contact_deadline import ContactDeadline
 from crawler.fetching.cookies import Cookies
 from crawler.fetching.fetcher import AiohttpFetcher
 from crawler.fetching.request import Answer, Failure, Request

@@ -86,7 +86,7 @@ class FairQueue(Generic[T]):
         for line in waiting.values():
             for entry in line:
                 if not entry.ticket.done:
-                    entry.ticket.turn_away(why)
+                    entry.ticket.refuse(why)
 
     def _start_of(self, party: str) -> float:
         return max(self._served, self._finished.get(party, 0.0))

@@ -6,9 +6,8 @@ import math
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
-from crawler.clock import Clock
+from crawler.clock import Clock, ContactDeadline
 from crawler.config.model import CurrentConfig
-from crawler.contact_deadline import ContactDeadline
 from crawler.fetching.request import Answer, Failure
 from crawler.frontier.alarms import Alarms
 from crawler.frontier.commands import (
@@ -21,12 +20,11 @@ from crawler.frontier.commands import (
 )
 from crawler.frontier.commit_buffer import CommitBatch, CommitBuffer
 from crawler.frontier.host_queue import HostQueue, Permit, progresses, requested_delay_s
-from crawler.frontier.origin import Origin, changes
+from crawler.frontier.origin import Origin, RobotsInFlight, changes
 from crawler.frontier.pace import NEVER
 from crawler.frontier.permits import Permits
 from crawler.frontier.robots_budget import RobotsBudget
 from crawler.frontier.robots_cache import RobotsCache
-from crawler.frontier.robots_in_flight import RobotsInFlight
 from crawler.frontier.system_holds import LeaseExpiry, SystemHolds
 from crawler.frontier.waiting import Waiting
 from crawler.observer import Observer

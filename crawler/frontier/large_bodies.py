@@ -120,7 +120,7 @@ class LargeBodies:
         domain = place.domain
         self._waiting[domain] += 1
         end = self._clock.call_at(
-            self._clock.monotonic() + wait_s, functools.partial(_turn_away, ticket)
+            self._clock.monotonic() + wait_s, functools.partial(_refuse, ticket)
         )
         try:
             await ticket.wait()
@@ -184,6 +184,6 @@ class LargeBodies:
             entry.ticket.serve(place)
 
 
-def _turn_away(ticket: Ticket[LargeBodyPlace]) -> None:
+def _refuse(ticket: Ticket[LargeBodyPlace]) -> None:
     if not ticket.done:
-        ticket.turn_away(_WAITED)
+        ticket.refuse(_WAITED)

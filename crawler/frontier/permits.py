@@ -98,7 +98,7 @@ class Permits:
         self._bench.remove(host)
         if self._hosts.pop(host.slot, None) is not None:
             self.limits.domains.remove(host.domain)
-        self._turn_away(host, f"{host.slot} is no longer held")
+        self._refuse(host, f"{host.slot} is no longer held")
 
     # ------------------------------------------------------------ asking
 
@@ -106,7 +106,7 @@ class Permits:
         """A ticket for a permit at any host that has prefetched URLs; it may be served already."""
         ticket: Ticket[Permit] = Ticket()
         if self._closed:
-            ticket.turn_away("the crawl is ending")
+            ticket.refuse("the crawl is ending")
         elif self._ready and (permit := self._from_line()):
             ticket.serve(permit)
         else:
@@ -180,7 +180,7 @@ class Permits:
         stopped = bool(self.stops) and not (permit.probe and not self.stops.paused)
         return permit.host.paused or stopped or permit.revision != permit.host.pace.revision
 
-    def reckon_addresses(self) -> None:
+    def recompute_addresses(self) -> None:
         """The rules changed: recompute the delays of addresses."""
         self._addresses.recompute(self._hosts.values())
 
@@ -226,14 +226,14 @@ class Permits:
         """No more permits; those granted stay valid."""
         self._closed = self._sharer.closed = True
         while ticket := _next_waiting(self._workers):
-            ticket.turn_away("the crawl is ending")
+            ticket.refuse("the crawl is ending")
         for host in self._hosts.values():
-            self._turn_away(host, "the crawl is ending")
+            self._refuse(host, "the crawl is ending")
 
-    def _turn_away(self, host: HostQueue, why: str) -> None:
+    def _refuse(self, host: HostQueue, why: str) -> None:
         while ticket := _next_waiting(host.tickets):
             self.directed -= 1
-            ticket.turn_away(why)
+            ticket.refuse(why)
 
     # ------------------------------------------------------------ ending a permit
 
@@ -298,7 +298,7 @@ class Permits:
         """The addresses that this worker holds or would hold, with their delays."""
         return self._addresses.wanted(self._hosts.values(), self._clock.monotonic())
 
-    def hold_addresses(self, held: Mapping[str, LeasedAddress]) -> None:
+    def set_leased_addresses(self, held: Mapping[str, LeasedAddress]) -> None:
         """Set which of the wanted addresses this worker leases, and no others."""
         for clock in self._addresses.set_leased(held, self._clock.monotonic()):
             self._free(clock)

@@ -2,9 +2,9 @@
 
 Small files cost little, but any host may serve 500 KiB (RFC 9309, 2.5), which take up to 20 times
 that when they are parsed, and anyone who has a domain has any number of hosts. Large files are
-therefore admitted: to one of few *places* while they are received or wait to be parsed, to a *turn*
-of the thread that parses them, one at a time, and to a share of the memory for parsed ones. Of each
-a registrable domain has its share, so that it takes nothing from others.
+therefore admitted: to one of few *places* while they are received or wait to be parsed, to the
+*parse queue* of the thread that parses them, one at a time, and to a share of the memory for parsed
+ones. Of each a registrable domain has its share, so that it takes nothing from others.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class RobotsBudget:
         self._starts = SpacedStarts(load)
         self._places: dict[Origin, _Place] = {}
         self._seekers: FairQueue[Origin] = FairQueue()
-        self._turns: FairQueue[Origin] = FairQueue()
+        self._parse_queue: FairQueue[Origin] = FairQueue()
         self._parsing: Origin | None = None
         self._free_s = NEVER  # from when on the next file may be parsed,
         self._domain_free_s: dict[str, float] = {}  # and the next one of a domain
@@ -156,7 +156,7 @@ class RobotsBudget:
     @property
     def _frozen(self) -> bool:
         """Whether nobody who waits is served: they have nothing to wait for. Looked up again."""
-        if not (self._crowd or self._seekers or self._turns) or not self.idle():
+        if not (self._crowd or self._seekers or self._parse_queue) or not self.idle():
             return False
         self._wake_by(self._clock.monotonic() + FETCH_AGAIN_S)
         return True
@@ -256,21 +256,21 @@ class RobotsBudget:
             self._wake_by(until_s)
             entry.ticket.serve(entry.asker)
 
-    # ------------------------------------------------------------ turns
+    # ------------------------------------------------------------ the parse queue
 
-    async def find_turn(self, origin: Origin, cost_s: float) -> None:
+    async def wait_for_parse_place(self, origin: Origin, cost_s: float) -> None:
         """Wait until the origin's file may be parsed, which takes some `cost_s`; then call
-        `end_turn`. Raises FrontierClosedError."""
-        ticket = self._turns.put(domain_of(origin), origin, cost_s)
-        self._next_turn()
+        `end_parse`. Raises FrontierClosedError."""
+        ticket = self._parse_queue.put(domain_of(origin), origin, cost_s)
+        self._serve_parse_queue()
         try:
             await self._wait(ticket)
         except BaseException:
             if ticket.withdraw() is not None:
-                self.end_turn(origin, 0.0)
+                self.end_parse(origin, 0.0)
             raise
 
-    def end_turn(self, origin: Origin, cost_s: float) -> None:
+    def end_parse(self, origin: Origin, cost_s: float) -> None:
         """The origin's file has been parsed, which cost this much."""
         earliest_s = self._clock.monotonic() - AHEAD_S
         domain, free_s = domain_of(origin), self._domain_free_s
@@ -279,22 +279,22 @@ class RobotsBudget:
         if len(free_s) > DOMAINS_MAX:
             self._domain_free_s = {name: at for name, at in free_s.items() if at > earliest_s}
         self._parsing = None
-        self._next_turn()
+        self._serve_parse_queue()
 
-    def _next_turn(self) -> None:
+    def _serve_parse_queue(self) -> None:
         now_s = self._clock.monotonic()
         if self._parsing is not None or self._closed or self._frozen:
             return
         if now_s < self._free_s:
-            if self._turns:
+            if self._parse_queue:
                 self._wake_by(self._free_s)
             return
         free_s = self._domain_free_s
-        entry = self._turns.take(lambda domain: free_s.get(domain, NEVER) <= now_s)
+        entry = self._parse_queue.take(lambda domain: free_s.get(domain, NEVER) <= now_s)
         if entry is not None:
             self._parsing = entry.asker
             entry.ticket.serve(entry.asker)
-        elif waits_s := [free_s[domain] for domain in self._turns.parties]:
+        elif waits_s := [free_s[domain] for domain in self._parse_queue.parties]:
             self._wake_by(min(waits_s))
 
     # ------------------------------------------------------------ parsed files
@@ -364,14 +364,14 @@ class RobotsBudget:
             self._wake_s = None
             self._next_fetch()
             self._seat()
-            self._next_turn()
+            self._serve_parse_queue()
 
     def close(self) -> None:
         """Admit no more; what is being parsed is parsed to its end."""
         self._closed = True
         self._crowd.close(_CLOSED)
         self._seekers.close(_CLOSED)
-        self._turns.close(_CLOSED)
+        self._parse_queue.close(_CLOSED)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -15,9 +15,8 @@ from crawler.clock import Clock
 from crawler.config.model import CurrentConfig
 from crawler.frontier.commands import CommandQueue, FetchRobots, ParseRobots
 from crawler.frontier.host_queue import HostQueue
-from crawler.frontier.origin import Origin
+from crawler.frontier.origin import Origin, RobotsInFlight
 from crawler.frontier.robots_budget import RobotsBudget
-from crawler.frontier.robots_in_flight import RobotsInFlight
 from crawler.frontier.workbench import Workbench
 from policies import robots_policy, robots_state
 from policies.pacing import NO_ROBOTS_PACING

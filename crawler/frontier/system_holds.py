@@ -7,22 +7,21 @@ import math
 
 from msgspec.structs import replace
 
-from crawler.clock import Clock
-from crawler.contact_deadline import ContactDeadline
+from crawler.clock import Clock, ContactDeadline
 from crawler.fetching.request import Answer, Failure
 from crawler.frontier.commands import BREAK_OFF, NEXT_PASS, CommandQueue
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.permits import Permits
 from crawler.frontier.robots_cache import RobotsCache
 from crawler.observer import Observer
-from policies import outage
+from policies import holds
 from policies.holds import CONNECTING, FaultOwner, Hold, HoldReason, probe_delay_s
 from policies.retries import FailureCode
 
 OURS_IN_A_ROW_MAX = 8  # of one host, while others answer: an address unreachable from here
 SUSPECTS_MAX = 4_096  # as many as hosts are leased
 # Outages in a row whose end others saw, without an answer of this host in between: the host is gone
-# itself, and its next failure is no sign of another outage.
+# itself, and its next failure is no sign of another holds.
 OUTAGES_MAX = 2
 # After sockets ran out, fewer requests are in flight for this long, then twice as many.
 SQUEEZED_FOR_S = 30.0
@@ -63,7 +62,7 @@ class SystemHolds:
         self._probes = 0  # in a row that failed
         self._probe_s: float | None = None  # when the next one is due
         self._mute_probe: HostQueue | None = None  # to be probed after the next pass of the loop
-        self._evidence = outage.NONE
+        self._evidence = holds.NONE
         self._hosts_reached = 0
         self._hosts_dead = 0  # that failed at their first try, before the evidence
         self._answered_s = clock.monotonic()  # when a host last answered; at first, the start
@@ -163,7 +162,7 @@ class SystemHolds:
         else:
             self._gather(host, result)
             silent_s = self._clock.monotonic() - self._answered_s
-            if outage.is_outage(
+            if holds.is_outage(
                 self._evidence,
                 hosts_reached=self._hosts_reached,
                 hosts_dead=self._hosts_dead,
@@ -191,7 +190,7 @@ class SystemHolds:
         # answer may wait for their nameservers. It shows an outage only where nobody has answered.
         local = failure.local and not self._hosts_reached
         if host.reached or local or first:
-            self._evidence = outage.after_failure(
+            self._evidence = holds.after_failure(
                 self._evidence,
                 host.slot,
                 reached=host.reached,
@@ -205,12 +204,12 @@ class SystemHolds:
             self._hosts_reached += 1
         host.ours = host.tried_before = host.outages = 0
         self._answered_s = self._clock.monotonic()
-        if self._evidence is not outage.NONE:
+        if self._evidence is not holds.NONE:
             if HoldReason.NETWORK in self._active:
                 self._doubt(host)
             else:
                 self._hosts_dead += len(self._evidence.unknown)
-            self._evidence = outage.NONE
+            self._evidence = holds.NONE
         if self.suspects:
             self.suspects.clear()
         if self._active:
@@ -239,8 +238,8 @@ class SystemHolds:
 
     def may_give_up(self, since_s: float) -> bool:
         """Whether an origin may be given up that could not be connected to at `since_s` and now.
-        Not while several hosts fail and nobody has answered since: that may become an outage."""
-        return self._answered_s > since_s or self._evidence.hosts < outage.REACHED_MIN
+        Not while several hosts fail and nobody has answered since: that may become an holds."""
+        return self._answered_s > since_s or self._evidence.hosts < holds.REACHED_MIN
 
     # ------------------------------------------------------------ time
 

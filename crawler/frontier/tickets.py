@@ -30,7 +30,7 @@ class Ticket(Generic[T]):
         self._permit = permit
         self._finish()
 
-    def turn_away(self, reason: str) -> None:
+    def refuse(self, reason: str) -> None:
         self._refusal = reason
         self._finish()
 

@@ -15,7 +15,7 @@ from crawler.explain.formatting import counted, plain, printable
 from crawler.explain.site_text import SiteText
 from crawler.mcp_server.arguments import Format
 from crawler.mcp_server.main_text import main_text
-from policies.usage import NONE, Usage, usage_of
+from policies.declarations import NONE, Usage, usage_of
 
 MARKUP_CHARS_MAX: Final = 1_000_000  # searched for the main text
 TITLE_CHARS_SHOWN: Final = 300

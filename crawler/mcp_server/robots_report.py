@@ -10,8 +10,7 @@ from crawler.config.units import format_duration
 from crawler.explain.formatting import at, plain
 from crawler.explain.robots_tester import KnownRobots, RobotsTester, UrlVerdict
 from crawler.explain.site_text import SiteText
-from crawler.mcp_server.answers import Answer
-from crawler.mcp_server.refusals import deciding
+from crawler.mcp_server.answers import Answer, deciding
 from policies.robots import DIALECTS, RobotsFile, Verdict
 from policies.robots_state import next_due_at
 from policies.url import host_of

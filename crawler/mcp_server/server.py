@@ -29,7 +29,7 @@ from mcp.types import (
 
 from crawler.clock import Clock
 from crawler.explain.formatting import plain
-from crawler.mcp_server.answers import ToolAnswer
+from crawler.mcp_server.answers import ToolAnswer, fault, refusal_of, wrong_arguments
 from crawler.mcp_server.arguments import (
     Arguments,
     FetchArguments,
@@ -38,7 +38,6 @@ from crawler.mcp_server.arguments import (
     read_arguments,
     schema_of,
 )
-from crawler.mcp_server.refusals import fault, refusal_of, wrong_arguments
 from crawler.mcp_server.tools import Tools
 from crawler.version import __version__
 

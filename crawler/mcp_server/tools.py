@@ -23,10 +23,15 @@ from crawler.explain.explanation import ExplainContext, explain_url
 from crawler.explain.formatting import at, counted
 from crawler.explain.robots_tester import KnownRobots
 from crawler.explain.site_text import SiteText
-from crawler.mcp_server.answers import Answer, ToolAnswer
+from crawler.mcp_server.answers import (
+    CALLS_OF_HOST_MAX,
+    Answer,
+    Refusal,
+    ToolAnswer,
+    TooManyCallsError,
+)
 from crawler.mcp_server.arguments import FetchArguments, Format, RobotsArguments, UrlArguments
 from crawler.mcp_server.page_text import NoTextError, PageText, page_text
-from crawler.mcp_server.refusals import CALLS_OF_HOST_MAX, Refusal, TooManyCallsError
 from crawler.mcp_server.robots_report import add_report, add_verdict
 from crawler.scheduling.robots_identity import reading
 from crawler.threads import Threads, in_thread

@@ -5,20 +5,21 @@ from __future__ import annotations
 import enum
 from typing import Final
 
+from crawler.config.model import Config
 from crawler.documents import page
 from crawler.fetching.request import BodySink, Head
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.robots_cache import ASKING, Pass, Shut
-from crawler.processing import external_links, page_requisites
+from crawler.processing import page_requisites
 from crawler.processing.attempts import blocked_by, deferred
 from crawler.processing.context import CrawlContext
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.run_limits import RunLimits
 from crawler.processing.sitemaps import Sitemaps
 from policies.robots import Verdict
-from policies.scope import Skip
+from policies.scope import Scope, Skip
 from policies.url import host_of, origin_of
-from storage.store import Dropped, Moved, Outcome, Queued, Revisited
+from storage.store import Dropped, Looked, Moved, Outcome, Queued, Revisited
 
 
 class Stop(enum.Enum):
@@ -142,7 +143,7 @@ class Admission:
 
     def is_external(self, queued: Queued, name: str) -> bool:
         """Whether only the status of a URL of the host `name` is wanted."""
-        return external_links.is_external(self._scope, queued, name)
+        return is_external(self._scope, queued, name)
 
     def _limit_reached(self, host: HostQueue) -> Skip | None:
         """The limit on a host's pages, or on their bytes, that leaves its other URLs queued."""
@@ -209,3 +210,31 @@ class PageBody:
         return self._sinks is not None and self._sinks.wants_body(
             head.url, head.status, content_type, requisite=requisite
         )
+
+
+def is_external(scope: Scope, queued: Queued, host: str) -> bool:
+    """Whether a URL of this host was queued only to find out its status."""
+    return not queued.seed and not queued.requisite and scope.is_external(queued.url, host)
+
+
+def looked(config: Config) -> Looked:
+    """What a report could miss of a page if it had been parsed: an external page has nothing to
+    store, but its fragments are unknown."""
+    found = Looked(0)
+    if config.storage.links:
+        found |= Looked.LINKS
+    if config.storage.fragments:
+        found |= Looked.POINTERS
+    if config.requisites:
+        found |= Looked.REQUISITES
+    return found
+
+
+class NoBody:
+    """A `BodyReader`: the status is all that counts."""
+
+    def wants_body(self, _head: Head) -> bool:
+        return False
+
+    def sink(self, _head: Head) -> BodySink | None:
+        return None

@@ -8,8 +8,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from crawler.clock import Clock
-from crawler.documents.crawled_page import CrawledPage, value_of
-from crawler.documents.unvisited import BlockedPage, FailedPage, code_and_sentence
+from crawler.documents.crawled_page import (
+    BlockedPage,
+    CrawledPage,
+    FailedPage,
+    code_and_sentence,
+    value_of,
+)
 from crawler.frontier.commit_buffer import About, CommitBatch
 from crawler.frontier.frontier import Frontier
 from crawler.observer import Observer

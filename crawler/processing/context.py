@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from crawler.clock import Clock
+from crawler.clock import Clock, ContactDeadline
 from crawler.config import Config
 from crawler.config.model import CurrentConfig
-from crawler.contact_deadline import ContactDeadline
 from crawler.frontier.frontier import Frontier
 from crawler.observer import Observer, all_of
 from crawler.processing.link_filter import LinkFilter

@@ -15,16 +15,16 @@ from crawler.fetching.request import REDIRECT_STATUSES, Answer
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.robots_cache import Pass
 from crawler.operator_commands import encode, scope_of_seeds
-from crawler.processing import external_links, page_requisites, stored_links
+from crawler.processing import admission, page_requisites, stored_links
 from crawler.processing.context import CrawlContext
 from crawler.processing.link_filter import LinkFilter
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemaps import Sitemaps
+from policies.declarations import NONE, Usage
 from policies.indexing import UNRESTRICTED, Directives, from_header, from_meta
 from policies.scope import CUTS, HOPS_MAX, Skip
 from policies.url import canonical, host_of, origin_of
-from policies.usage import NONE, Usage
 from storage.store import Link, Looked, Queued, Visited
 
 # Judging new links takes 3 µs each if their hosts are known, and 50 if each is of another: after so
@@ -121,7 +121,7 @@ class PageOutcomes:
         now_s = self._clock.wall()
         if directives is not UNRESTRICTED:
             directives = directives.at(now_s)
-        external = external_links.is_external(self._scope, queued, name)
+        external = admission.is_external(self._scope, queued, name)
         links = self._stored_links(name, answer, read, redirect_url, needed, external=external)
         outcome = Visited(
             id=queued.id,
@@ -168,7 +168,7 @@ class PageOutcomes:
     ) -> stored_links.Kept:
         """Return the links of the page to store besides those to be followed, as configured."""
         if external:
-            return stored_links.Kept(looked=external_links.looked(self._config.config))
+            return stored_links.Kept(looked=admission.looked(self._config.config))
         wanted = stored_links.wanted(self._config.config, name)
         if needed is not None:
             wanted |= Looked.REQUISITES
@@ -258,7 +258,7 @@ class PageOutcomes:
 
     def _follows(self, queued: Queued, host: str) -> bool:
         """Links of what was fetched only to show another page, or to check a link, lead nowhere."""
-        if external_links.is_external(self._scope, queued, host):
+        if admission.is_external(self._scope, queued, host):
             return False
         if not queued.requisite:
             return True

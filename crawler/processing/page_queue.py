@@ -10,8 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from crawler.documents.crawled_page import CrawledPage
-from crawler.documents.unvisited import BlockedPage, FailedPage
+from crawler.documents.crawled_page import BlockedPage, CrawledPage, FailedPage
 from crawler.frontier.commit_buffer import CommitBuffer
 from crawler.frontier.host_queue import HostQueue
 from policies.robots import Verdict

@@ -13,10 +13,10 @@ from crawler.documents.links import MALFORMED_MAX, PageLinks
 from crawler.documents.page import ParsedPage
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
 from crawler.frontier.origin import Origin
-from policies import usage
+from policies import declarations
+from policies.declarations import Usage
 from policies.scope import Skip
 from policies.url import path_of
-from policies.usage import Usage
 from storage.store import Looked, Malformed, Outlink, Pointer, Rel
 
 # Not to be forged: who keeps one page of those that have the same must not be made to lose others'.
@@ -58,9 +58,9 @@ def usage_of(answer: Answer, read: ParsedPage | None, origin: Origin | None) -> 
         robots = robots_usage(answer.url, origin)
     metas = read.metas if read else ()
     headers = answer.headers
-    if not robots and not metas and not any(map(headers.__contains__, usage.NAMES)):
-        return usage.NONE  # as almost all
-    return usage.usage_of(lambda name: headers.getall(name, ()), metas, robots)
+    if not robots and not metas and not any(map(headers.__contains__, declarations.NAMES)):
+        return declarations.NONE  # as almost all
+    return declarations.usage_of(lambda name: headers.getall(name, ()), metas, robots)
 
 
 class Kept(NamedTuple):

@@ -20,11 +20,10 @@ from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
 from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
 from crawler.frontier.large_bodies import LargeBodyPlace
 from crawler.frontier.robots_cache import Pass
-from crawler.processing.admission import FULL_SOON, SCOPE_OUTDATED, Admission, PageBody
+from crawler.processing.admission import FULL_SOON, SCOPE_OUTDATED, Admission, NoBody, PageBody
 from crawler.processing.attempts import after_try, given_up, redirected_too_often
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
-from crawler.processing.external_links import NoBody
 from crawler.processing.page_outcomes import LINKS_AT_ONCE, PageOutcomes, target_of
 from crawler.processing.parse_queue import ParseQueue
 from crawler.processing.recrawl_planner import RecrawlPlanner

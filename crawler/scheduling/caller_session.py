@@ -13,7 +13,7 @@ from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.scheduling.contact_loop import ContactLoop
 from crawler.scheduling.host_leases import OtherWorkers
-from crawler.scheduling.renewal import Renewal
+from crawler.scheduling.shared_crawl import Renewal
 from storage.store import WorkerStatus
 
 
@@ -87,7 +87,7 @@ class CallerSession:
     async def _keep_renewed(self) -> None:
         renewals = PeriodicSteps("the renewal of this session")
         while True:
-            await self._renewal.rest()
+            await self._renewal.sleep_until_due()
             await renewals.take(self._renew)
             self._loop.leases.release_unused()
 

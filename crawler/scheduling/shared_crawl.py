@@ -7,23 +7,28 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
+from crawler.clock import Clock
 from crawler.downloading.downloader import Downloader
 from crawler.frontier.commands import RejudgeMarked
+from crawler.frontier.frontier import Frontier
 from crawler.operator_commands import InvalidOrderError, OrderedCommand, decode
 from crawler.periodic import PeriodicSteps
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.scheduling.host_leases import HostLeases, OtherWorkers
 from crawler.scheduling.host_supply import HostSupply
-from crawler.scheduling.renewal import Renewal
 from crawler.scheduling.steering import Steering
 from crawler.scheduling.task_set import TaskSet
+from policies.holds import HoldReason
 from storage.records import WorkerHold
-from storage.store import Order, Pulse, WorkerStatus
+from storage.store import Order, Pulse, Store, WorkerStatus
 
 MARKED_EVERY_S: Final = 60.0  # how often marked origins are looked for that another worker leased
 
 _log = logging.getLogger("courtly.workers")
+RENEW_EVERY_S: Final = 1.0
 
 
 class SharedCrawl:
@@ -66,7 +71,7 @@ class SharedCrawl:
             return
         renewals = PeriodicSteps("the renewal of this worker's session")
         while True:
-            await self._renewal.rest()
+            await self._renewal.sleep_until_due()
             await renewals.take(self._renew)
             if self._crawl.clock.monotonic() >= self._marked_s and not self._frontier.stopping:
                 self._marked_s = self._crawl.clock.monotonic() + MARKED_EVERY_S
@@ -133,3 +138,37 @@ class SharedCrawl:
             self._frontier.informed_s = informed_s
         finally:
             self._obeying = False
+
+
+class Renewal:
+    """Renews the session of a crawl or of callers, and with it the deadline until which its
+    frontier may contact hosts."""
+
+    def __init__(self, frontier: Frontier, store: Store, session: int, clock: Clock) -> None:
+        self._frontier = frontier
+        self._store = store
+        self._session = session
+        self._clock = clock
+        self.asked_s = clock.monotonic()  # when the latest pulse was asked for
+
+    async def renew(self, status: WorkerStatus) -> Pulse | None:
+        """One pulse; None: the database cannot be reached now. Raises StoreError."""
+        self.asked_s = self._clock.monotonic()
+        asked_boottime_s = self._clock.boottime()  # the lease counts from before the call
+        permits = self._frontier.permits
+        status = replace(status, addresses=permits.wanted_addresses())
+        pulse = await self._store.pulse(self._session, status)
+        if pulse is not None:
+            self._frontier.renewed(asked_boottime_s + pulse.lease_s, lost=pulse.lost)
+            permits.set_leased_addresses(pulse.addresses)
+            if pulse.settling:
+                self._frontier.holds.begin(HoldReason.DATABASE_WENT_BACK)
+            else:
+                self._frontier.holds.end(HoldReason.DATABASE_WENT_BACK)
+        return pulse
+
+    async def sleep_until_due(self) -> None:
+        """Wait until the next pulse is due."""
+        await self._clock.sleep_until(
+            max(self.asked_s + RENEW_EVERY_S, self._clock.monotonic() + RENEW_EVERY_S / 4)
+        )

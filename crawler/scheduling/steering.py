@@ -206,7 +206,7 @@ class Steering:
             if not origin.busy:
                 frontier.robots_settled(origin)
             self._rejudging.repeat(origin.name)
-        permits.reckon_addresses()
+        permits.recompute_addresses()
         for host in permits:
             permits.consider(host)
             frontier.buffer.touch(host)  # views show its delay, and its source

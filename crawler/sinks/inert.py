@@ -12,7 +12,7 @@ import re
 from html import unescape
 from typing import Final
 
-from crawler.documents.encoding import UTF8, decode, encoding_by_mark
+from crawler.documents.decoders import UTF8, decode, encoding_by_mark
 from crawler.documents.prescan import xml_encoding
 
 _DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'

@@ -18,7 +18,6 @@ from crawler.documents.page import HTML_TYPES
 from crawler.sinks.folder import Folder, make_folder
 from crawler.sinks.inert import XML_BYTES_MAX, is_markup, is_xml
 from crawler.sinks.journal import Journal
-from crawler.sinks.manifests import MANIFEST_TYPE, in_manifest
 from crawler.sinks.mirror_paths import (
     DRAWING,
     ENDINGS,
@@ -43,7 +42,7 @@ from crawler.sinks.offline import (
 )
 from crawler.sinks.references import ReferenceRole
 from crawler.sinks.relinking import relinked
-from crawler.sinks.requisites import BYTES_READ_MAX
+from crawler.sinks.requisites import BYTES_READ_MAX, MANIFEST_TYPE, in_manifest
 from crawler.sinks.sink import SinkError, Withdrawn, sink_error, sink_errors
 from crawler.sinks.symbols import Symbols, drawings_used
 from policies.scope import HOPS_MAX

@@ -6,7 +6,7 @@ import enum
 from abc import abstractmethod
 from typing import Final
 
-from crawler.documents.encoding import UTF8
+from crawler.documents.decoders import UTF8
 from crawler.documents.query import with_encoded_query
 from policies.url import canonical
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from crawler.documents import markup
-from crawler.documents.encoding import UTF8, decode
+from crawler.documents.decoders import UTF8, decode
 from crawler.sinks import references as limits
 from crawler.sinks.mirror_paths import DRAWING, PART, file_of, relative
 from crawler.sinks.references import ReferenceRole

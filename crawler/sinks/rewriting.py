@@ -15,7 +15,7 @@ from secrets import token_hex
 from typing import Final
 
 from crawler.documents import markup
-from crawler.documents.encoding import UTF8, decode
+from crawler.documents.decoders import UTF8, decode
 from crawler.documents.query import with_encoded_query
 from crawler.sinks.references import ReferenceRole, References
 from crawler.sinks.styles import in_srcset, in_style

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from crawler.documents.encoding import UTF8
+from crawler.documents.decoders import UTF8
 from crawler.sinks.references import ReferenceRole, References
 
 _WS: Final = r"[ \t\n\r\f]"

@@ -10,9 +10,8 @@ from typing import Any
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.config import ConfigError
-from crawler.documents.crawled_page import CrawledPage, Timings
+from crawler.documents.crawled_page import BlockedPage, CrawledPage, FailedPage, Timings
 from crawler.documents.links import PageLink
-from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.caller_verdicts import NextTurn
 from crawler.embedding.link_choice import FollowLink
 from crawler.embedding.response import Response
@@ -36,11 +35,11 @@ from crawler.fetching.request import Failure
 from crawler.observer import Contacted, Waited
 from crawler.sinks.sink import SinkError, Withdrawn
 from policies import robots
+from policies.declarations import Signal, Usage, Where
 from policies.holds import Hold, HoldReason
 from policies.indexing import Directives
 from policies.retries import FailureCode
 from policies.robots_state import RobotsState
-from policies.usage import Signal, Usage, Where
 from storage.store import StoreError, StoreRefused
 
 URL = "https://example.com/a"

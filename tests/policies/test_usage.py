@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from policies.usage import NONE, SIGNALS_MAX, Signal, Usage, Where, usage_of
+from policies.declarations import NONE, SIGNALS_MAX, Signal, Usage, Where, usage_of
 from tests.tables import each
 
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 import pytest
 
-from crawler.documents.encoding import decode, encoding_of
+from crawler.documents.decoders import decode, encoding_of
 from crawler.documents.encoding_index import DOUBLE_BYTE, NAMES
 from crawler.documents.prescan import declared_encoding
 from crawler.documents.query import encoded_query, with_encoded_query

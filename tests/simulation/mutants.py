@@ -588,7 +588,7 @@ STORE: Final = (
 WORKERS: Final = (
     Mutant(
         "a worker contacts its hosts after its lease has ended",
-        "crawler/contact_deadline.py",
+        "crawler/clock.py",
         "return self.until_s != math.inf and self._clock.boottime() >= self.until_s",
         "return False",
     ),
@@ -705,7 +705,7 @@ MORE: Final = (
     ),
     Mutant(
         "one host more must fail before an outage is seen",
-        "policies/outage.py",
+        "policies/holds.py",
         "enough = min(REACHED_MIN, max(hosts_reached, 2))",
         "enough = REACHED_MIN + 1",
     ),
@@ -723,7 +723,7 @@ MORE: Final = (
     ),
     Mutant(
         "a worker's lease lasts from the answer on, not from the question",
-        "crawler/scheduling/renewal.py",
+        "crawler/scheduling/shared_crawl.py",
         "self._frontier.renewed(asked_boottime_s + pulse.lease_s",
         "self._frontier.renewed(self._clock.boottime() + pulse.lease_s",
     ),

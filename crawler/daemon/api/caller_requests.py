@@ -21,10 +21,10 @@ from crawler.daemon.actor import acting_client
 from crawler.daemon.api.caller_limits import BUSY_S, Limit, Room
 from crawler.daemon.problem import Problem
 from crawler.daemon.responses import LentPermit
-from crawler.embedding.caller import Caller, HeldBodies
 from crawler.embedding.caller_gate import gate_of
 from crawler.embedding.caller_verdicts import canonical_url
 from crawler.embedding.error_documents import document_of
+from crawler.embedding.host_line import Caller, HeldBodies
 from crawler.embedding.permit import RequestPermit
 from crawler.embedding.request_arguments import WAIT_S_MAX, PermitArguments, RequestArguments
 from crawler.embedding.response import Response

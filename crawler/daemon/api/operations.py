@@ -20,15 +20,14 @@ from crawler.daemon.api import settings_list
 from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.command_answers import CertificateReload, carried_out
 from crawler.daemon.api.history_view import HistoryView
-from crawler.daemon.api.log_view import LogView
 from crawler.daemon.api.next_urls import next_urls
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
 from crawler.daemon.api.robots_views import RobotsViews
-from crawler.daemon.api.url_lists import UrlLists
+from crawler.daemon.api.url_lists import LogView, UrlLists
 from crawler.daemon.health import CheckName, HealthState
 from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
-from crawler.daemon.monitoring.queue_view import QueueView
+from crawler.daemon.monitoring.monitor import QueueView
 from crawler.daemon.monitoring.shared_store import SharedStore
 from crawler.daemon.problem import Problem, as_problems, invalid
 from crawler.daemon.responses import from_row, from_rows

@@ -7,7 +7,7 @@ import contextlib
 import math
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from crawler.clock import Clock
 from crawler.daemon.monitoring.access_log import AccessLog
@@ -15,7 +15,6 @@ from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.monitoring.health_monitor import HealthMonitor
 from crawler.daemon.monitoring.history_recorder import HistoryRecorder
 from crawler.daemon.monitoring.metrics import Metrics
-from crawler.daemon.monitoring.queue_view import QueueView
 from crawler.daemon.monitoring.recent_contacts import RecentContacts
 from crawler.daemon.monitoring.recent_log import RecentLog
 from crawler.daemon.monitoring.series import FINE_STEP_S, Sample, Series
@@ -23,11 +22,17 @@ from crawler.daemon.responses import others_in
 from crawler.observer import Observer
 from crawler.periodic import PeriodicSteps
 from crawler.steering.control import Control
+from crawler.steering.queue_waits import QueueWait, queue_waits
+from storage.reader import Reader
+from storage.store import StoreError
 
 if TYPE_CHECKING:
     from crawler.daemon.monitoring.event_log import EventLog
     from crawler.daemon.monitoring.shared_store import SharedStore, StoreMeasures
     from crawler.daemon.responses import Status
+
+KEPT_S: Final = 7.0  # longer than from one sample of the monitor to the next
+KEPT_FACTOR: Final = 20.0  # the query takes at most this part of the time: it reads all hosts
 
 
 class Monitor:
@@ -112,3 +117,43 @@ class Monitor:
         if self._log is not None:
             self.metrics.log_lines_lost.of[()] = self._log.file.lost
         return render(self.metrics, status, measures)
+
+
+class QueueView:
+    """What holds the queue of one crawl, as it was at `at` (Unix seconds)."""
+
+    def __init__(self, control: Control, reader: Reader, clock: Clock) -> None:
+        self._control = control
+        self._reader = reader
+        self._clock = clock
+        self._kept: tuple[QueueWait, ...] = ()
+        self._began_s = -math.inf
+        self._took_s = 0.0
+        self._state: object = None
+        self._lock = asyncio.Lock()
+        self.at: float | None = None
+
+    async def holds(self, kept_s: float = KEPT_S) -> tuple[QueueWait, ...]:
+        """The reasons, the one with the most URLs first, as of `kept_s` ago at most. While the
+        database cannot be read, as they were before."""
+        async with self._lock:
+            began_s = self._clock.monotonic()
+            kept_s = max(kept_s, KEPT_FACTOR * self._took_s)
+            if began_s < self._began_s + kept_s and self._state is self._control.state:
+                return self._kept
+            now_s = self._clock.wall()
+            try:
+                rows = await self._reader.queue_waits(now_s)
+            except StoreError:
+                return self._kept
+            self._state = self._control.state
+            self._kept = queue_waits(
+                rows,
+                self._control.live_waits(),
+                overall=self._control.overall_reason,
+                pages_per_s=self._control.pages_per_s,
+                now_s=now_s,
+            )
+            self.at = now_s
+            self._began_s, self._took_s = began_s, self._clock.monotonic() - began_s
+            return self._kept

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crawler.documents.decoders import _DoubleByte, incremental_decoder
-from crawler.documents.encoding import decode
+from crawler.documents.decoders import _DoubleByte, decode, incremental_decoder
 from crawler.documents.encoding_index import (
     DOUBLE_BYTE,
     NAMES,

@@ -10,7 +10,7 @@ import pkgutil
 from pathlib import Path
 
 from crawler.documents.charset import style_text, to_text, to_utf8
-from crawler.documents.encoding import decode, encoding_of
+from crawler.documents.decoders import decode, encoding_of
 from crawler.documents.encoding_index import NAME_BY_LABEL, NAMES
 from crawler.documents.prescan import xml_encoding
 

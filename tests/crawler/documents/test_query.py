@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.documents import page
-from crawler.documents.encoding import decode
+from crawler.documents.decoders import decode
 from crawler.documents.encoding_index import NAMES
 from crawler.documents.query import encoded_query, with_encoded_query
 from crawler.documents.sitemap import SitemapParser

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from crawler.clock import RealClock
-from crawler.contact_deadline import ContactDeadline
+from crawler.clock import ContactDeadline, RealClock
 from crawler.fetching.fetcher import AiohttpFetcher
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.fetching.resolver import Resolver

@@ -11,8 +11,8 @@ from asyncio.sslproto import SSLProtocol
 
 import pytest
 
+from crawler.fetching.costly_input import OVERHEAD_BYTES_MAX, READ_BYTES, RECORD_BYTES
 from crawler.fetching.fetcher import Answer, Failure, Request
-from crawler.fetching.tls_records import OVERHEAD_BYTES_MAX, READ_BYTES, RECORD_BYTES
 from tests.crawler.fetching.test_fetcher_tls import Authority, opened
 from tests.crawler.fetching.test_fetcher_tls import authority as authority  # noqa: PLC0414
 

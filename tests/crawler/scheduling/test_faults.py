@@ -70,7 +70,7 @@ CORE = tuple(
     for name in (
         "crawler/frontier/", "crawler/processing/committer.py", "crawler/processing/committer.py",
         "crawler/processing/page_queue.py", "crawler/scheduling/", "crawler/faults.py",
-        "crawler/clock.py", "crawler/contact_deadline.py",
+        "crawler/clock.py", "crawler/clock.py",
         "crawler/testing/", "storage/", "tests/",
     )
 )  # fmt: skip

@@ -15,7 +15,7 @@ from crawler.fetching.request import Answer, Failure, Request
 from crawler.observer import Observer
 from crawler.operator_commands import AddSeeds
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, not_found, redirect, text
-from policies import outage
+from policies import holds
 from policies.holds import Hold, HoldReason
 from policies.retries import FailureCode, RetryRules, after_no_connection, tried_for_s
 from policies.url import host_of
@@ -104,7 +104,7 @@ def check_rests(log: object, delay_s: float = 1.0) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("from_s", [0.0, 7.0])
 async def test_an_outage_fails_nothing(world: World, hosts: int, kind: str, from_s: float) -> None:
-    if kind == "no such name" and from_s == 0 and hosts < outage.REACHED_MIN:
+    if kind == "no such name" and from_s == 0 and hosts < holds.REACHED_MIN:
         pytest.skip("one or two names that never existed are no outage")
     watcher = Watcher()
     network = Network(world.clock, site(12), from_s=from_s, to_s=from_s + 17, kind=kind)
@@ -356,26 +356,26 @@ async def test_whenever_and_however_long_it_is_away_nothing_fails(
 
 
 def test_it_takes_several_hosts_and_only_since_the_last_answer() -> None:
-    found = outage.NONE
-    for n in range(outage.UNKNOWN_MIN - 1):
-        found = outage.after_failure(found, f"dead{n}.test", reached=False, local=False)
-        assert not outage.is_outage(found, hosts_reached=100, hosts_dead=0, silent_s=60)
-    again = outage.after_failure(found, "dead0.test", reached=False, local=False)
+    found = holds.NONE
+    for n in range(holds.UNKNOWN_MIN - 1):
+        found = holds.after_failure(found, f"dead{n}.test", reached=False, local=False)
+        assert not holds.is_outage(found, hosts_reached=100, hosts_dead=0, silent_s=60)
+    again = holds.after_failure(found, "dead0.test", reached=False, local=False)
     assert again is found
-    found = outage.after_failure(found, "one.more.test", reached=False, local=False)
-    assert outage.is_outage(found, hosts_reached=100, hosts_dead=0, silent_s=60)
-    assert not outage.is_outage(found, hosts_reached=100, hosts_dead=0, silent_s=1)
-    known = outage.NONE
+    found = holds.after_failure(found, "one.more.test", reached=False, local=False)
+    assert holds.is_outage(found, hosts_reached=100, hosts_dead=0, silent_s=60)
+    assert not holds.is_outage(found, hosts_reached=100, hosts_dead=0, silent_s=1)
+    known = holds.NONE
     for n, is_one in ((0, False), (1, False), (2, True)):
-        known = outage.after_failure(known, f"known{n}.test", reached=True, local=False)
-        assert outage.is_outage(known, hosts_reached=100, hosts_dead=0, silent_s=0) is is_one
-    assert outage.is_outage(known, hosts_reached=3, hosts_dead=0, silent_s=0)
+        known = holds.after_failure(known, f"known{n}.test", reached=True, local=False)
+        assert holds.is_outage(known, hosts_reached=100, hosts_dead=0, silent_s=0) is is_one
+    assert holds.is_outage(known, hosts_reached=3, hosts_dead=0, silent_s=0)
 
 
 def test_the_more_hosts_were_dead_the_more_it_takes() -> None:
     for dead, least in [(0, 20), (100, 20), (900, 100), (10**6, 2_000)]:
-        assert outage.unknown_min(100, dead) >= least
-        assert outage.unknown_min(0, dead) == outage.UNKNOWN_MIN
+        assert holds.unknown_min(100, dead) >= least
+        assert holds.unknown_min(0, dead) == holds.UNKNOWN_MIN
 
 
 @pytest.mark.parametrize("reason", [HoldReason.DESCRIPTORS, HoldReason.PORTS])

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.sinks.manifests import MANIFEST_BYTES_MAX, in_manifest
 from crawler.sinks.references import ReferenceRole
-from crawler.sinks.requisites import requisites
+from crawler.sinks.requisites import MANIFEST_BYTES_MAX, in_manifest, requisites
 from tests.crawler.sinks.doubles import Replacing
 from tests.crawler.sinks.test_mirror import mirror
 from tests.growth import assert_linear

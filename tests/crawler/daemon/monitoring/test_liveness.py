@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from crawler.daemon.monitoring.liveness import LivenessReporter
+from crawler.daemon.monitoring.health_monitor import LivenessReporter
 from crawler.testing.jump_clock import JumpClock
 from policies.holds import Hold
 from storage.store import StoreError

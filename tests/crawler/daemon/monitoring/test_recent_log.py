@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.config.sections import LogLevel
-from crawler.daemon.api.log_view import LEVELS, LogView
+from crawler.daemon.api.url_lists import LEVELS, LogView
 from crawler.daemon.monitoring import recent_log
 from crawler.daemon.monitoring.event_log import EventLog, LogFile
 from crawler.daemon.monitoring.recent_log import ACTIONS, RecentLog
