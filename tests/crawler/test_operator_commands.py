@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from storage.store import Order
 
 
 def test_an_order_arrives_as_it_was_given() -> None:
+    command: Any
     for command in [
         PauseHosts(hosts=("a.test",)),
         SlowHosts(hosts=("a.test",), delay_s=2.5),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import pytest
 from msgspec import structs
@@ -126,6 +128,7 @@ async def test_a_queued_url_names_what_it_is_waiting_for(store: Store) -> None:
 
 
 def test_the_latest_response_explains_the_backoff() -> None:
+    statuses: Any
     for statuses, words in [
         ([200, 503, None], "backing off after a 503 response (service unavailable)"),
         ([429], "backing off after a 429 response (too many requests)"),

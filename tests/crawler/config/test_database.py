@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,7 @@ def test_what_is_refused(key: str, value: object, sentence: str) -> None:
 
 
 def test_keys_without_effect_are_warned_of() -> None:
+    storage: Any
     for storage, warned in [
         ({"lease": 30}, "storage.lease: has no effect with SQLite"),
         ({"password": "env:A"}, "storage.password: has no effect with SQLite"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,8 @@ from crawler.config.reload import defer_restarts, describe_changes, same_pacing,
 
 
 def test_a_change_is_described_with_its_table_and_unit() -> None:
+    old: Any
+    new: Any
     for old, new, words in [
         ({}, {"crawl": {"max_pages": 500}}, "[crawl] max_pages: no limit to 500"),
         ({}, {"crawl": {"patience": "1h"}}, "[crawl] patience: 600 s to 3600 s"),

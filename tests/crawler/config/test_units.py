@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from crawler.config.units import format_bytes, format_duration, parse_duration_s
 
 
 def test_durations() -> None:
+    text: Any
     for text, seconds in [
         (30, 30.0), (1.5, 1.5), ("30", 30.0), ("0.5", 0.5), ("250ms", 0.25), ("10s", 10.0),
         ("10m", 600.0), ("1.5h", 5400.0), ("24h", 86_400.0), ("2d", 172_800.0),
@@ -30,6 +32,7 @@ def test_an_invalid_duration_is_refused(text: str) -> None:
 
 
 def test_sizes() -> None:
+    text: Any
     for text, size in [
         (4096, 4096), ("10MB", 10**7), ("500KB", 500_000), ("500kB", 500_000), ("1KiB", 1024),
         ("1.5MiB", 1_572_864), ("1 GB", 10**9), ("7B", 7), ("12", 12),

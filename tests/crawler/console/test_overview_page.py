@@ -21,6 +21,7 @@ ONE = replace(STATUS, visited=1, hosts=1, queued=2)
 
 
 def test_it_describes_what_the_crawl_is_doing() -> None:
+    given: Any
     for given, title, words in [
         ({"state": "running"}, "Running", "1 page visited on 1 host, 2 queued."),
         ({"state": "idle"}, "Idle", "Every queued URL is waiting for its host"),

@@ -44,6 +44,7 @@ def test_a_crawl_without_events_is_well() -> None:
 
 
 def test_each_check_names_its_cause() -> None:
+    seen: Any
     for name, seen, state, words in [
         ("network", {"recent": Counts(pages=100, lost=2)}, OK, "2 of 100 page requests"),
         ("network", {"recent": Counts(pages=100, lost=30)}, WARNING, "30 of 100"),
