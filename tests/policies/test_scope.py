@@ -267,7 +267,7 @@ def test_hosts_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         assert judge(scope, f"http://h{number}.test/") is Skip.OUTSIDE
         assert judge(scope, "http://a.test/") is None
-    assert len(scope._hosts) <= 3
+        assert len(scope._hosts) <= 3
 
 
 def test_every_reason_has_words_and_every_limit_its_key() -> None:

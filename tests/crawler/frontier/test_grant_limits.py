@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crawler.frontier.crowd_pace import PASS_LONG_S
 from crawler.frontier.grant_limits import (
     BEHIND_S,
     PASS_BEHIND_MAX,
@@ -116,6 +117,10 @@ def test_permits_of_one_pass_are_few_unless_hosts_are_late() -> None:
             assert limits.count_in_pass(late_s if n == 0 else 0.0, NOW_S) is (n == 0)
         assert not limits.allow
         limits.next_pass(NOW_S)
+    for length_s, spaced in ((PASS_LONG_S / 2, False), (2 * PASS_LONG_S, True)):
+        limits.count_in_pass(0.0, NOW_S)
+        limits.next_pass(NOW_S + length_s)
+        assert (limits.load.interval_s > 0) is spaced
     limits.count_in_pass(0.0, NOW_S)
     for _ in range(PASS_MAX - 1):  # only the first of a pass shows by how much we are late
         limits.count_in_pass(1.0, NOW_S)
@@ -148,3 +153,6 @@ def test_a_domain_regains_what_its_ended_permits_left() -> None:
         for _ in range(LIMIT // 2):
             limits.end(TRAP)
         assert limits.open == 0
+        assert not limits._open_of  # only domains with open permits are remembered
+    limits.set(3)
+    assert fill(limits, TRAP) == 2

@@ -8,6 +8,7 @@ import pytest
 
 from crawler.fetching.request import Request
 from crawler.frontier.commit_buffer import CommitBatch
+from crawler.scheduling import host_leases
 from crawler.testing import JumpClock, Reply, html, not_found
 from policies.retries import FailureCode
 from policies.scope import Skip
@@ -105,14 +106,18 @@ async def test_what_others_find_on_an_idle_host_is_visited_soon(shared: SharedWo
     shared.check_delays()
 
 
+@pytest.mark.parametrize("others", [0, 2])
 async def test_what_others_find_on_a_host_that_waits_is_visited_before_its_retry(
-    shared: SharedWorld,
+    shared: SharedWorld, others: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Hosts that wait are asked for in turn, one in each look."""
+    monkeypatch.setattr(host_leases, "POLLED", 1)
+
     def answers(request: Request) -> Reply | FailureCode:
         host, path = host_of(request.url), path_of(request.url)
         if path == "/robots.txt":
             return not_found()
-        if request.url == "http://hub.test/":
+        if request.url == "http://hub.test/" or host.startswith("silent"):
             return FailureCode.TIMEOUT
         if host == "hub.test":
             return html("Hub")
@@ -120,7 +125,8 @@ async def test_what_others_find_on_a_host_that_waits_is_visited_before_its_retry
         links = [f"/{number + 1}"] if number < 30 else []
         return html("Page", *links, *(["http://hub.test/new"] if number == 15 else []))
 
-    seeds = ["http://hub.test/", *(f"http://h{n}.test/0" for n in range(3))]
+    silent = [f"http://silent{n}.test/" for n in range(others)]
+    seeds = [*silent, "http://hub.test/", *(f"http://h{n}.test/0" for n in range(3))]
     fetch = {"max_attempts": 6}
     await shared.begin(answers, *seeds, scope={"follow": "any"}, fetch=fetch)
     await shared.end()
@@ -128,7 +134,7 @@ async def test_what_others_find_on_a_host_that_waits_is_visited_before_its_retry
     (visited_s,) = [e.start_s for e in shared.requests if e.path == "/new"]
     tries = [e.start_s for e in shared.requests if (e.host, e.path) == ("hub.test", "/")]
     assert len(tries) > 1
-    assert visited_s < found_s + 4
+    assert visited_s < found_s + 4 + others
     assert tries[0] < visited_s < tries[-1]
 
 
