@@ -214,6 +214,17 @@ def test_the_stored_clock_is_the_latest_of_all_waits() -> None:
     assert restarted.clock(now_s, put_off_s=0.0, connect_failures=0).next_in_s == 0.75
 
 
+def test_a_stored_backoff_and_the_last_of_several_lanes_count() -> None:
+    pace = make_pace(now_s=1000.0, lanes=3, kept=HostClock(backoff_in_s=30.0, backoff_level=1))
+    assert ready(pace, 1000.0) == 1030.0
+    for at_s in (1030.0, 1040.0, 1050.0):
+        contact(pace, at_s, took_s=0.0)
+        pace.on_wire()
+        pace.not_sent()
+    stored = pace.clock(1060.0, put_off_s=0.0, connect_failures=0)
+    assert (stored.rested_s, stored.peak_concurrency) == (10.0, 1)
+
+
 def test_the_strictest_file_of_the_host_counts_also_when_it_left_memory() -> None:
     pace = make_pace(now_s=1000.0)
     contact(pace, 1000.0, took_s=0.0)
