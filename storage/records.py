@@ -24,7 +24,8 @@ class HostClock(Struct, frozen=True, kw_only=True, array_like=True):
     """A host's clock and counters, as known to the worker that leases it.
 
     Every commit that touches the host stores all of it, so that a crash loses none of it. The
-    statements `leases` and `wind_slots` list the columns in the order of these fields.
+    statements `leases` and `wind_slots` list the columns in the order of these fields, but a lease
+    has no address: names move.
     """
 
     next_in_s: float = 0.0  # until the host may be contacted again
@@ -43,6 +44,10 @@ class HostClock(Struct, frozen=True, kw_only=True, array_like=True):
     breaches: int = 0  # contacts that began too early: law 1 (docs/laws.md) allows none
     # Contacts after one whose end nobody measured: its worker died, or the database forgot it.
     unproven: int = 0
+    # With `per = "ip"`, where it was contacted last, and the delay that it asks of the address;
+    # None: unchanged.
+    address: str | None = None
+    address_delay_s: float | None = None
 
 
 class Contact(Struct, frozen=True, kw_only=True):

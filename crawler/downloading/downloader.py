@@ -17,12 +17,13 @@ from crawler.faults import contained
 from crawler.fetching.header_scope import HeaderScope
 from crawler.fetching.request import Answer, Failure, Fetcher, Headers, Request
 from crawler.frontier.frontier import PAGE, Frontier
-from crawler.frontier.host_queue import HostQueue, Permit
+from crawler.frontier.host_queue import HostQueue, Permit, plain_address
 from crawler.frontier.tickets import Ticket
 from crawler.observer import Contacted, Observer
 from policies.holds import SENTENCES, HoldReason
 from policies.retries import FailureCode
 from policies.url import host_of
+from storage.store import Store
 
 NO_HEADERS: Final[Headers] = CIMultiDictProxy(CIMultiDict())
 
@@ -44,11 +45,13 @@ class Downloader:
         frontier: Frontier,
         fetcher: Fetcher,
         clock: Clock,
+        store: Store,
         *,
         observer: Observer | None = None,
     ) -> None:
         self._frontier = frontier
         self._fetcher = fetcher
+        self._store = store
         self._clock = clock
         self._observer = observer
         self.header_scope: HeaderScope | None = (
@@ -117,7 +120,10 @@ class Downloader:
             assert isinstance(judged, Failure)
             self._frontier.connection_failed(permit.host, origin, judged)
             return judged
-        self._frontier.permits.set_address(permit.host, address)
+        # Where several workers share the store, each address is leased with its longest delay.
+        shared = self._store.shared
+        rest_s = 0.0 if shared else await self._store.address_rest_s(plain_address(address))
+        self._frontier.permits.set_address(permit.host, address, rest_s=rest_s)
         return False
 
     # ------------------------------------------------------------ requests

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Final
 from weakref import WeakValueDictionary
 
-from crawler.frontier.host_queue import AddressClock, HostQueue
+from crawler.frontier.host_queue import AddressClock, HostQueue, plain_address
 from policies.pacing import address_delay_s
 from storage.store import LeasedAddress
 
@@ -26,18 +25,18 @@ class Addresses:
         self._shared = shared
         self._clocks: WeakValueDictionary[str, AddressClock] = WeakValueDictionary()
 
-    def move(self, host: HostQueue, address: str, now_s: float) -> None:
+    def move(self, host: HostQueue, address: str, now_s: float, rest_s: float) -> None:
         """Record the address at which the host is now contacted.
 
         A new address waits as if it had just been contacted: it may have been, by the previous run
-        or by a host that is no longer held.
+        or by a host that is no longer held. rest_s: at least so long.
         """
         if host.address_clock:
             host.address_clock.queue.pop(host.slot, None)
-        place = _plain(address)
+        place = plain_address(address)
         clock = self._clocks.get(place)
         if clock is None:
-            rest_s = address_delay_s(host.pace.rules, host.pace.ask)
+            rest_s = max(rest_s, address_delay_s(host.pace.rules, host.pace.ask))
             clock = AddressClock(now_s + rest_s, now_s, held=not self._shared)
             self._clocks[place] = clock
         host.address = address
@@ -97,13 +96,3 @@ class Addresses:
                 rest_s = address_delay_s(host.pace.rules, host.pace.ask)
                 rests[clock] = max(rests.get(clock, 0.0), rest_s)
         return rests
-
-
-def _plain(address: str) -> str:
-    """An IPv4 address that is written as an IPv6 one (`::ffff:192.0.2.1`) is the same machine."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
-    return str(mapped or parsed)

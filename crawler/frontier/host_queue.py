@@ -5,18 +5,19 @@ All times are monotonic seconds unless a name says otherwise.
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from crawler.config.units import format_duration
 from crawler.fetching.request import Failure, Headers
 from crawler.frontier.pace import NEVER, Pace
 from policies.holds import HoldReason
-from policies.pacing import PacingRules
+from policies.pacing import PacingRules, address_delay_s
 from policies.retries import FailureCode, retry_after_s, retry_delay_s
 from policies.scope import Skip
 from policies.url import host_of, origin_of, registrable_domain
@@ -219,10 +220,17 @@ class HostQueue:
                 0 if lost.failure.code is FailureCode.ADDRESS else lost.failures
                 for lost in self.out_of_reach.values()
             )
+        clock = self.pace.clock(now_s, put_off_s=put_off_s, connect_failures=failures)
+        if self.address is not None:
+            clock = structs.replace(
+                clock,
+                address=plain_address(self.address),
+                address_delay_s=address_delay_s(self.pace.rules, self.pace.ask),
+            )
         return HostUpdate(
             slot=self.slot,
             epoch=self.epoch,
-            clock=self.pace.clock(now_s, put_off_s=put_off_s, connect_failures=failures),
+            clock=clock,
             contacts=contacts,
             release=release,
         )
@@ -260,6 +268,16 @@ class HostQueue:
         if gone:
             self.in_memory.difference_update(queued.id for queued in gone)
             self.prefetched = deque(q for q in self.prefetched if q.id in self.in_memory)
+
+
+def plain_address(address: str) -> str:
+    """An IPv4 address that is written as an IPv6 one (`::ffff:192.0.2.1`) is the same machine."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
 
 
 class AddressClock(Struct, eq=False, weakref=True):

@@ -287,11 +287,12 @@ class Permits:
             if host.wants_permit and waits and waits[0] <= clock.ready_s:
                 return
 
-    def set_address(self, host: HostQueue, address: str) -> None:
-        """Set the address this host is contacted at, whose clock counts too (with `per = "ip"`)."""
+    def set_address(self, host: HostQueue, address: str, *, rest_s: float = 0.0) -> None:
+        """Set the address this host is contacted at, whose clock counts too (with `per = "ip"`).
+        rest_s: how long it must rest, as far as the store knows."""
         if host.address == address:
             return
-        self._addresses.move(host, address, self._clock.monotonic())
+        self._addresses.move(host, address, self._clock.monotonic(), rest_s)
         self.consider(host)
 
     def wanted_addresses(self) -> dict[str, float]:

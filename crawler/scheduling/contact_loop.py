@@ -60,7 +60,9 @@ class ContactLoop:
         self.frontier = frontier = crawl.frontier
         self.committer = committer
         self.tasks = TaskSet(frontier.commands)  # the failure of one ends the loop
-        self.downloader = Downloader(frontier, fetcher, crawl.clock, observer=crawl.observer)
+        self.downloader = Downloader(
+            frontier, fetcher, crawl.clock, crawl.store, observer=crawl.observer
+        )
         self.parser = RobotsParser(frontier, crawl.store)
         self.leases = HostLeases(crawl, committer, others, runs_forever=runs_forever)
         self.due_robots = DueRobots(crawl, self.leases)

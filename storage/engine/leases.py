@@ -32,6 +32,7 @@ from storage.url_records import Queued
 
 COPIES_PER_LEASE = 64  # robots.txt copies given with a lease
 ORIGINS_AT_ONCE = 256  # of one host, read for one `Prefetch`: some 3 ms
+HOSTS_AT_ADDRESS = 1_000  # whose delays are looked at, the longest first
 PROMOTED_AT_ONCE = 2_000  # URLs of a host whose retry is due, in one transaction
 
 _NUMBER_MAX = 1e11  # more seconds than any time has
@@ -87,6 +88,25 @@ class _LeaseRow(Struct, frozen=True, array_like=True):
         )
         slow_s = None if slow_s is None else min(slow_s, WAIT_S_MAX)
         return structs.replace(self.stored, clock=clock, slow_s=slow_s, **more)
+
+
+class _AddressRow(Struct, frozen=True, array_like=True):
+    """A row of the statement `address_delays`."""
+
+    delay_s: float
+    rested_s: float | None  # as of the stamp
+    clean: bool
+    stamp: int
+    boot: int | None
+    uptime_s: float | None
+
+    def rest_s(self, at: Moment) -> float:
+        if not self.clean:
+            return self.delay_s
+        if self.rested_s is None:
+            return 0.0  # it was never contacted
+        passed_s = at.passed_s(self.stamp, self.boot, self.uptime_s)
+        return max(0.0, self.delay_s - self.rested_s - passed_s)
 
 
 _Offer = tuple[float, int, int, int, Queued]  # a URL, behind its place among others
@@ -162,6 +182,15 @@ class Leases:
                 lease = row.lease(at)
                 return Glance(clock=lease.clock, paused=lease.paused, slow_s=lease.slow_s)
         return Glance(clock=None)
+
+    def address_rest_s(self, address: str, at: Moment) -> float:
+        """How long an address must rest yet after the contacts with its hosts. Only time that is
+        proven to have passed counts, and none after a contact that may have been broken off."""
+        rows = self._sql.read(list[_AddressRow], "address_delays", address, HOSTS_AT_ADDRESS)
+        rests = [row.rest_s(at) for row in rows]
+        if len(rows) == HOSTS_AT_ADDRESS:
+            rests.append(min(row.delay_s for row in rows))  # none of the others asks for more
+        return max(rests, default=0.0)
 
     def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
         ids = self._names.slots(slots, at.now_s)
@@ -348,6 +377,7 @@ def _stored(clock: HostClock) -> HostClock:
         latency_s=_bounded(clock.latency_s),
         backoff_in_s=min(clock.backoff_in_s, WAIT_S_MAX) if clock.backoff_in_s > 0 else 0.0,
         smallest_rest_s=_bounded(clock.smallest_rest_s),
+        address_delay_s=None if clock.address_delay_s is None else _wait_s(clock.address_delay_s),
     )
 
 

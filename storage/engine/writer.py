@@ -293,6 +293,11 @@ class Writer:
         remains."""
         return self.leases.glance(slot, self.at)
 
+    def address_rest_s(self, address: str) -> float:
+        """Return for how many seconds an IP address must rest yet after the last contacts with
+        hosts there, of this session and earlier ones; see `HostClock.address`."""
+        return self.leases.address_rest_s(address, self.at)
+
     def outlook(self, session: int) -> Outlook:
         """Return when work of hosts that are not leased falls due."""
         now_s = self.at.now_s

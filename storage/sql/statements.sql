@@ -469,6 +469,7 @@ WITH v (
   latency_s double precision, backoff_level bigint, backoff_s double precision, denials bigint,
   connect_failures bigint, backoff_status bigint, contacts bigint,
   smallest_rest_s double precision, peak_concurrency bigint, breaches bigint, unproven bigint,
+  address text, address_delay_s double precision,
   queued bigint, visited bigint, blocked bigint, failed bigint, body_bytes bigint
 ) AS ROWS
 UPDATE slots SET
@@ -479,6 +480,8 @@ UPDATE slots SET
   backoff_s = v.backoff_s, denials = v.denials, connect_failures = v.connect_failures,
   backoff_status = v.backoff_status, contacts = v.contacts, smallest_rest_s = v.smallest_rest_s,
   peak_concurrency = v.peak_concurrency, breaches = v.breaches, unproven = v.unproven,
+  address = coalesce(v.address, slots.address),
+  address_delay_s = coalesce(v.address_delay_s, slots.address_delay_s),
   boot = $1::bigint, uptime_s = $2::double precision,
   stamp = {sqlite: $3::bigint}{postgres: (SELECT nextval('ticks'))},
   queued = slots.queued + v.queued, visited = slots.visited + v.visited,
@@ -585,6 +588,17 @@ FROM (
   SELECT s.* FROM v CROSS JOIN slots AS s ON s.id = v.id
   {postgres: WHERE s.lease IS NULL ORDER BY s.id FOR NO KEY UPDATE OF s}
 ) AS s CROSS JOIN crawl AS c ON c.id = 1;
+
+-- What the hosts that were contacted at an address ask of it, the longest delay first.
+-- name: address_delays
+SELECT json_rows(json_array(
+  q.address_delay_s, CASE WHEN q.rested_s IS NOT NULL THEN least(q.rested_s, 1e12) END, q.clean,
+  q.stamp, q.boot, q.uptime_s
+))
+FROM (
+  SELECT * FROM slots WHERE address = $1::text AND address_delay_s IS NOT NULL
+  ORDER BY address_delay_s DESC LIMIT $2::bigint
+) AS q;
 
 -- The best due URLs of some origins of the wanted slots, and in how many seconds the next one falls
 -- due: a difference, because JSON gives a number 15 digits, too few for the microseconds of a date.

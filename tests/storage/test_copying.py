@@ -28,7 +28,7 @@ def tables(path: Path) -> Rows:
         ]
         rows = {name: sorted(db.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
     rows["sessions"] = [row for row in rows["sessions"] if row[1] != "db copy"]
-    rows["slots"] = [(*row[:-4], *row[-3:]) for row in rows["slots"]]
+    rows["slots"] = [(*row[:-6], *row[-5:]) for row in rows["slots"]]
     del rows["crawl"]
     return rows
 

@@ -149,19 +149,23 @@ CREATE TABLE slots (  -- hosts, as they are leased
   boot bigint,                          -- and the uptime of the machine that did
   uptime_s double precision,
   unproven bigint NOT NULL DEFAULT 0,   -- contacts after one whose end nobody measured
+  address_delay_s double precision,     -- the delay that it asks of its address
   revisit_at double precision,          -- when the first of its visited URLs is due again
   backoff_status bigint,                -- the status that it backs off after; NULL: not known
   clean smallint NOT NULL DEFAULT 1,    -- released by its last holder
   paused smallint NOT NULL DEFAULT 0,
   pending boolean NOT NULL GENERATED ALWAYS AS (queued > 0) STORED,
   name text COLLATE "C" NOT NULL,
-  delay_source text COLLATE "C" NOT NULL DEFAULT ''
+  delay_source text COLLATE "C" NOT NULL DEFAULT '',
+  address text COLLATE "C"              -- with `per = "ip"`: where it was contacted last
 ) WITH (
   fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0,
   autovacuum_analyze_scale_factor = 0.2
 );
 
 CREATE UNIQUE INDEX slots_by_name ON slots (name);
+
+CREATE INDEX slots_at_address ON slots (address) WHERE address IS NOT NULL;
 
 CREATE INDEX slots_leased ON slots (lease, id) WHERE lease IS NOT NULL;
 

@@ -68,8 +68,12 @@ CREATE TABLE slots (  -- hosts, as they are leased
   stamp INTEGER NOT NULL DEFAULT 0,     -- when its clock was stored: in which session,
   boot INTEGER,                         -- and the uptime of the machine
   uptime_s REAL,
-  unproven INTEGER NOT NULL DEFAULT 0   -- contacts after one whose end nobody measured
+  unproven INTEGER NOT NULL DEFAULT 0,  -- contacts after one whose end nobody measured
+  address TEXT,                         -- with `per = "ip"`: where it was contacted last,
+  address_delay_s REAL                  -- and the delay that it asks of the address
 ) STRICT;
+
+CREATE INDEX slots_at_address ON slots (address) WHERE address IS NOT NULL;
 
 CREATE INDEX slots_leased ON slots (lease) WHERE lease IS NOT NULL;
 

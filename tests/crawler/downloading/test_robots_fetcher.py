@@ -77,7 +77,7 @@ class Rig:
         self.session = await self.store.open_session("test")
         store = self.store
         self.robots_fetcher = RobotsFetcher(
-            self.frontier, Downloader(self.frontier, self.fetcher, self.clock),
+            self.frontier, Downloader(self.frontier, self.fetcher, self.clock, store),
             RobotsParser(self.frontier, store), self, store, self.session, self.clock,
         )  # fmt: skip
         self.loop = asyncio.create_task(self._run())

@@ -100,6 +100,30 @@ async def test_law_1_per_ip_an_address_rests_across_a_clean_stop(world: World) -
         assert after.start_s - before.end_s >= 50 - FLOAT_S
 
 
+@pytest.mark.parametrize("killed", [False, True])
+async def test_law_1_per_ip_a_restart_keeps_the_longest_delay_of_an_address(
+    world: World, killed: bool
+) -> None:
+    """Whichever of its hosts comes first then."""
+
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("/robots.txt"):
+            return text("User-agent: *\nCrawl-delay: 50" if "//slow." in request.url else "")
+        return html("Page")
+
+    def stop() -> None:
+        assert world.scheduler
+        world.scheduler.stop()
+
+    pace = {"per": "ip", "ip_delay": 1, "delay": 1}
+    at = {20: world.kill if killed else stop}
+    first = await world.crawl(answers, "http://slow.test/", at=at, politeness=pace)
+    again = await world.crawl(answers, "http://quick.test/", politeness=pace)
+    assert len(again.urls("visited")) == 2
+    quick = next(entry for entry in again.log if entry.host == "quick.test")
+    assert quick.start_s - first.log[-1].end_s >= 50 - FLOAT_S
+
+
 class Moving(FakeFetcher):
     """Hosts have addresses, which change."""
 

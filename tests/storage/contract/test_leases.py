@@ -123,6 +123,30 @@ async def test_several_hosts_are_controlled_in_one_transaction(rig):
     assert await rig.store.set_controls([], paused=True) == 0
 
 
+async def test_an_address_rests_for_the_longest_delay_of_its_hosts(rig):
+    async def rest_s(address="192.0.2.1"):
+        return await rig.store.address_rest_s(address)
+
+    def clock(delay_s, rested_s, address="192.0.2.1"):
+        return HostClock(rested_s=rested_s, address=address, address_delay_s=delay_s)
+
+    await rig.add(*(f"http://{host}.test/" for host in "abcd"))
+    assert await rest_s() == 0.0
+    a, b, c, d = await rig.claim()
+    await rig.commit(a, clock=clock(50.0, 10.0), release=True)
+    assert await rest_s() == pytest.approx(40.0, abs=1.0)
+    await rig.commit(b, clock=clock(60.0, 30.0), release=True)
+    await rig.commit(c, clock=clock(90.0, 1.0, "2001:db8::1"), release=True)
+    await rig.commit(d, clock=clock(70.0, None), release=True)  # it was never contacted
+    assert await rest_s() == pytest.approx(40.0, abs=1.0)
+    assert await rest_s("2001:db8::1") == pytest.approx(89.0, abs=1.0)
+    (again,) = (await rig.store.acquire(rig.session, ["b.test"])).values()
+    await rig.commit(again, clock=HostClock(rested_s=1.0))  # its address is not known yet
+    assert await rest_s() == pytest.approx(60.0)  # and whoever holds it may have contacted it
+    await rig.crash()
+    assert await rest_s() == pytest.approx(60.0)
+
+
 async def test_a_host_falls_due_with_the_first_of_its_urls(rig):
     await rig.add("http://a.test/1", "https://a.test/2", "http://b.test/3")
     a, b = await rig.claim()

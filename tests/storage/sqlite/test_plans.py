@@ -47,6 +47,7 @@ HOT = {
     "promote": ["INDEX origins_with_work (slot=?)", "urls_waiting (origin=? AND due_at<?)"],
     "settle_slots": ["origins_with_work (slot=?)", "urls_queue (origin=?)", "urls_waiting"],
     "leased": ["slots_leased"],
+    "address_delays": ["slots_at_address (address=?)"],
     "void_leases": ["slots_leased"],
     "leading_to": ["redirects_by_target (target=? AND rowid>?)"],
     "redirect_targets": ["redirects_by_target (target=?)"],
