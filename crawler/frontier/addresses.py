@@ -25,7 +25,7 @@ class Addresses:
         self._shared = shared
         self._clocks: WeakValueDictionary[str, AddressClock] = WeakValueDictionary()
 
-    def move(self, host: HostQueue, address: str, now_s: float, rest_s: float) -> None:
+    def move(self, host: HostQueue, address: str, now_s: float, rest_s: float = 0.0) -> None:
         """Record the address at which the host is now contacted.
 
         A new address waits as if it had just been contacted: it may have been, by the previous run

@@ -116,7 +116,7 @@ async def test_law_1_per_ip_a_restart_keeps_the_longest_delay_of_an_address(
         world.scheduler.stop()
 
     pace = {"per": "ip", "ip_delay": 1, "delay": 1}
-    at = {20: world.kill if killed else stop}
+    at = {20.0: world.kill if killed else stop}
     first = await world.crawl(answers, "http://slow.test/", at=at, politeness=pace)
     again = await world.crawl(answers, "http://quick.test/", politeness=pace)
     assert len(again.urls("visited")) == 2
