@@ -10,7 +10,7 @@ import math
 import sys
 import textwrap
 
-from crawler.cli.config import default_of
+from crawler.config.json_schema import default_of
 from crawler.config.keys import SECTIONS, SINK
 from crawler.config.readers import choices
 from policies.config_key import Key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from crawler.cli.config import json_schema
+from crawler.config.json_schema import json_schema
 from crawler.config.keys import SECTIONS, SINK, SITE_KEYS
 
 

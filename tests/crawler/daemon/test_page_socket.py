@@ -135,7 +135,9 @@ async def test_the_daemon_listens_on_nothing_else(place: Place) -> None:
                 assert answer.status == 200
                 assert 'href="/c/hosts"' in await answer.text()
             async with client.post("http://localhost/c/api/pause") as answer:
-                assert await answer.json() == {"state": "paused", "changed": True}
+                assert await answer.json() == {
+                    "state": "paused", "changed": True, "dry_run": False,
+                }  # fmt: skip
             async with client.get("http://evil.test/") as answer:
                 assert answer.status == 403
             origin = {"Origin": "http://evil.test"}

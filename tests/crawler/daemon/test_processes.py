@@ -156,7 +156,7 @@ async def test_it_starts_without_a_seed_takes_seeds_and_stops_cleanly(
     async with place.running() as daemon:
         assert (await daemon.until(lambda s: s["state"] == "idle"))["visited"] == 0
         assert await daemon.post("/api/seeds", {"urls": [web.url("a.test")]}) == (
-            200, {"added": 1, "known": 0, "refused": []},
+            200, {"added": 1, "known": 0, "refused": [], "dry_run": False},
         )  # fmt: skip
         await daemon.until(lambda s: s["visited"] == 31 and s["state"] == "idle")
         assert await daemon.end() == 0

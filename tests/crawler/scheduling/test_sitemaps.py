@@ -12,6 +12,7 @@ import pytest
 from crawler.fetching.request import Request
 from crawler.testing import Reply, html, not_found, redirect, text
 from policies.retries import FailureCode
+from tests.conftest import World
 
 DAY_S = 86_400.0
 
@@ -330,8 +331,8 @@ async def test_max_depth_counts_what_a_sitemap_lists_as_one_link_away(world: Any
     }
     crawled = await world.crawl(answers, "http://a.test/", crawl={"max_depth": 0})
     assert crawled.entries(path="/map.xml") == []
-    world.store.__init__(wall=world.clock.wall, monotonic=world.clock.monotonic)
-    crawled = await world.crawl(answers, "http://a.test/", crawl={"max_depth": 1})
+    again = World(world.clock)
+    crawled = await again.crawl(answers, "http://a.test/", crawl={"max_depth": 1})
     assert crawled.urls("visited") == ["http://a.test/", "http://a.test/1"]
 
 
