@@ -44,22 +44,18 @@ from storage.store import Link, Row, Store, StoreError
 from tests import preloaded
 from tests.postgres_server import PostgresServer, running_server
 
-# Profiles of Hypothesis: `fixed` tries the same examples in each run, `random` others each time,
-# `few` is for measuring coverage, and `mutants` for tests/mutation.py. No test has a deadline,
-# because the machine may be busy. What a failure prints replays it.
+# Profiles of Hypothesis: `fresh` tries other examples in each run, `fixed` the same ones, `few` is
+# for measuring coverage, and `mutants` for tests/mutation.py. No test has a deadline, because the
+# machine may be busy. What a failure prints replays it.
 settings.register_profile(
-    "fixed",
-    derandomize=True,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    "fresh", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("random", settings.get_profile("fixed"), derandomize=False)
+settings.register_profile("fixed", settings.get_profile("fresh"), derandomize=True)
 settings.register_profile("few", settings.get_profile("fixed"), max_examples=10)
 settings.register_profile(
     "mutants", settings.get_profile("fixed"), phases=(Phase.explicit, Phase.generate)
 )
-settings.load_profile("fixed")
+settings.load_profile("fresh")
 
 # Some hundred processes are started: each would compile everything anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -236,7 +236,8 @@ class XmlReader:
             return self._read_as_text(at)
         start, limit = at + len(part.start), at + part.chars_max
         end = self._find(text, part.end, start, limit)
-        if end >= 0 and part is _DOCTYPE and text.find("[", start, end) >= 0:
+        is_prolog = part is _DOCTYPE and not self._root  # else its "[" opens nothing
+        if end >= 0 and is_prolog and text.find("[", start, end) >= 0:
             found = _SUBSET_ENDS.search(text, start, limit)
             end = -1 if found is None else found.end() - 1
         elif end >= 0 and text.find(part.not_in, start, end) >= 0:

@@ -6,7 +6,7 @@ import gzip
 import tracemalloc
 from collections.abc import Iterator
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crawler.documents.sitemap import SitemapParser
@@ -394,6 +394,7 @@ FORMS = {
     st.integers(0, 200),
     st.integers(1, 400),
 )
+@example("cdata", "<!DOCTYPE x [", 0, 38, 1)
 def test_junk_at_any_place_costs_at_most_the_entry_it_is_in(
     form: str, junk: str, number: int, at: int, step: int
 ) -> None:

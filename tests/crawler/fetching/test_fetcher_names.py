@@ -179,7 +179,8 @@ async def test_config_and_resolver_read_patterns_alike(entries: dict[str, int], 
             address = await names.address_of(name)
         except (KeyError, AddressRefusedError):
             address = None
-    assert config.leads_to_loopback(name) == (address is not None or name == "localhost")
+    leads = name == "localhost" or (address is not None and is_loopback(address))
+    assert config.leads_to_loopback(name) == leads
     assert config.leads_to_loopback(name, resolves=False) == is_loopback(name)
 
 

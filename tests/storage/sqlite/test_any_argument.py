@@ -32,7 +32,7 @@ ROOM = {
     "rejudge": ["kept", "freed", *(n for n in Blocked.__struct_fields__ if n != "slot")],
     "fail_host": ["error", "attempts", "last_at", "origin", *HostClock.__struct_fields__],
     "complete": [
-        "skipped", "count", "held", "closed", *HostClock.__struct_fields__,
+        "skipped", "count", "in_memory", "closed", *HostClock.__struct_fields__,
         *Contact.__struct_fields__,
     ],
     "robots_put": ["origin", *HostClock.__struct_fields__],
@@ -42,6 +42,7 @@ ROOM = {
     "blocked_by_robots": ["origin"],
     "acquire": ["slot"],
     "glance": ["slot"],
+    "address_rest_s": ["address"],
     "retry_failed": ["host", "code"],
     "drop_failed": ["host", "code"],
     "put_history": ["reason", "sentence", "actor", "via"],  # the numbers are ours
@@ -101,7 +102,7 @@ async def call(rig: Rig, method: str, field: str, value: Any) -> None:
         case "complete":
             want: dict[str, Any] = {"slot": "a.test", "count": 5}
             skipped = {"x": value if field == "count" else 1}
-            if field in ("held", "closed"):
+            if field in ("in_memory", "closed"):
                 want[field] = [value]
             batch = Batch(
                 hosts=[update_with("a.test", epoch, one)],
@@ -116,6 +117,8 @@ async def call(rig: Rig, method: str, field: str, value: Any) -> None:
         case "glance":
             assert await store.glance(session, value) is None
             assert "b.test" in await store.acquire(session, ["b.test"])
+        case "address_rest_s":
+            assert await store.address_rest_s(value) == 0.0
         case "acquire":
             assert "b.test" in await store.acquire(session, ["b.test", value])
         case "retry_failed":
@@ -150,7 +153,7 @@ def fits(method: str, field: str, value: object) -> bool:
     texts = {
         "error", "origin", "slot", "host", "code", "name", "etag", "last_modified", "dialect",
         "rule", "robots_url", "reason", "delay_source", "kind", "skipped", "closed",
-        "sentence", "actor", "via",
+        "sentence", "actor", "via", "address",
     }  # fmt: skip
     return isinstance(value, str) == (field in texts)
 
