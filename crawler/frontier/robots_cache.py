@@ -274,8 +274,10 @@ class RobotsCache:
         self._schedule(origin)
 
     def _schedule(self, origin: Origin) -> None:
-        """Wait for the next try, if its robots.txt could not be fetched."""
+        """Wait for the next try, if its robots.txt could not be fetched, or closes it."""
         retry_at = origin.access.retry_at
+        if retry_at is None and isinstance(origin.standing, robots_policy.Closed):
+            retry_at = origin.standing.until_s
         if retry_at is None or not self._keep_trying or self._closed or origin.host.gone:
             self._retries.remove(origin)
             return

@@ -682,3 +682,27 @@ async def test_silent_robots_files_at_the_end_are_not_requested_again(world: Wor
     assert begun
     assert crawled.elapsed_s < 30.0
     assert len(crawled.urls("queued")) == 64
+
+
+@pytest.mark.parametrize(("patience", "visited"), [("3d", ["http://a.test/"]), ("1h", [])])
+async def test_a_site_that_its_robots_txt_closes_is_asked_again_when_that_expires(
+    world: World, patience: str, visited: list[str]
+) -> None:
+    """As long as the crawl has the patience. A 403 closes a site in one of these dialects."""
+    opens_s = world.clock.monotonic() + 1.5 * DAY_S
+
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("/robots.txt") and world.clock.monotonic() < opens_s:
+            return text("", status=403)
+        return not_found() if request.url.endswith("/robots.txt") else html("Page")
+
+    crawled = await world.crawl(
+        answers,
+        "http://a.test/",
+        robots={"dialect": ["slurp", "res1996"]},
+        crawl={"patience": patience},
+    )
+    assert crawled.urls("visited") == visited
+    fetched = crawled.at(path="/robots.txt")
+    assert fetched == pytest.approx([n * DAY_S for n in range(3 if visited else 1)], abs=1)
+    assert crawled.medium.calls.total() < 50
