@@ -165,8 +165,6 @@ CREATE TABLE slots (  -- hosts, as they are leased
 
 CREATE UNIQUE INDEX slots_by_name ON slots (name);
 
-CREATE INDEX slots_at_address ON slots (address) WHERE address IS NOT NULL;
-
 CREATE INDEX slots_leased ON slots (lease, id) WHERE lease IS NOT NULL;
 
 CREATE INDEX slots_claimable ON slots (ready_at, served, id)
