@@ -183,8 +183,6 @@ class Config:
     def site(self, host: str) -> Site:
         """Return the rules of a host (lower case, no port). For each key, the most specific pattern
         wins."""
-        if not self.sites:
-            return self._site(())
         site = self._by_host.get(host)
         if site is None:
             if len(self._by_host) >= _SITES_KEPT:

@@ -12,12 +12,12 @@ from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.robots_cache import ASKING, Pass, Shut
 from crawler.processing import page_requisites
 from crawler.processing.attempts import blocked_by, deferred
-from crawler.processing.context import CrawlContext
+from crawler.processing.context import CrawlContext, PageRequest
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.run_limits import RunLimits
 from crawler.processing.sitemaps import Sitemaps
 from policies.robots import Verdict
-from policies.scope import Scope, Skip
+from policies.scope import Skip
 from policies.url import host_of, origin_of
 from storage.store import Dropped, Looked, Moved, Outcome, Queued, Revisited
 
@@ -58,7 +58,7 @@ class Admission:
 
     # ------------------------------------------------------------ before the request
 
-    def admit(self, host: HostQueue, queued: Queued) -> Pass | Stop | None:
+    def admit(self, host: HostQueue, queued: Queued) -> PageRequest | Stop | None:
         """Decide whether it may be requested now. None: no; its outcome is recorded, and the next
         URL is judged."""
         name = host.name_of(queued.url)
@@ -69,15 +69,12 @@ class Admission:
                 return outcome
             self._buffer.record(outcome, host, queued.url)
             return None
-        if queued.before is None and (limit := self._limit_reached(host)) is not None:
-            host.full = limit
-            host.prefetched.appendleft(queued)
-            host.drop_prefetched()
-            return ENOUGH
-        if queued.before is None and self.may_be_full(host):
-            host.prefetched.appendleft(queued)
-            host.drop_prefetched()
-            return FULL_SOON
+        if queued.before is None:
+            host.full = self._limit_reached(host)
+            if host.full is not None or (host.pages_in_flight and self.may_be_full(host)):
+                host.prefetched.appendleft(queued)
+                host.drop_prefetched()
+                return FULL_SOON if host.full is None else ENOUGH
         verdict = self._frontier.robots.check(host, queued.url)
         if not isinstance(verdict, Pass):
             self._refuse(host, queued, verdict)
@@ -88,7 +85,12 @@ class Admission:
         if not queued.sitemap and not self._limits.take_page():
             host.prefetched.appendleft(queued)
             return ENOUGH
-        return verdict
+        # A URL that was queued to find out its status.
+        external = not (queued.seed or queued.requisite) and self._scope.is_external(
+            queued.url, name
+        )
+        site = self._config.config.site(name)
+        return PageRequest(host, queued, name, site, verdict, external)
 
     def _refuse(self, host: HostQueue, queued: Queued, verdict: object) -> None:
         """robots.txt does not let it be requested now, or at all."""
@@ -134,16 +136,14 @@ class Admission:
             # It stays visited, but is not revisited any more.
             wanted = skip is None and self._schedule.rules(queued.url).on
             return None if wanted else Revisited(id=queued.id, slot=host.slot, plan=None)
-        outside = skip is Skip.OUTSIDE or (skip is None and self.is_external(queued, name))
-        if outside and host.leased_s >= self._frontier.informed_s:
+        if host.leased_s >= self._frontier.informed_s and (
+            skip is Skip.OUTSIDE
+            or (skip is None and not queued.seed and self._scope.is_external(queued.url, name))
+        ):
             return SCOPE_OUTDATED
         if skip is not None:
             return Dropped(id=queued.id, slot=host.slot, reason=skip)
         return None
-
-    def is_external(self, queued: Queued, name: str) -> bool:
-        """Whether only the status of a URL of the host `name` is wanted."""
-        return is_external(self._scope, queued, name)
 
     def _limit_reached(self, host: HostQueue) -> Skip | None:
         """The limit on a host's pages, or on their bytes, that leaves its other URLs queued."""
@@ -210,11 +210,6 @@ class PageBody:
         return self._sinks is not None and self._sinks.wants_body(
             head.url, head.status, content_type, requisite=requisite
         )
-
-
-def is_external(scope: Scope, queued: Queued, host: str) -> bool:
-    """Whether a URL of this host was queued only to find out its status."""
-    return not queued.seed and not queued.requisite and scope.is_external(queued.url, host)
 
 
 def looked(config: Config) -> Looked:

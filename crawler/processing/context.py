@@ -8,14 +8,16 @@ from msgspec import Struct
 
 from crawler.clock import Clock, ContactDeadline
 from crawler.config import Config
-from crawler.config.model import CurrentConfig
+from crawler.config.model import CurrentConfig, Site
 from crawler.frontier.frontier import Frontier
+from crawler.frontier.host_queue import HostQueue
+from crawler.frontier.robots_cache import Pass
 from crawler.observer import Observer, all_of
 from crawler.processing.link_filter import LinkFilter
 from crawler.processing.page_queue import PageQueue
 from policies.holds import FaultOwner
 from policies.scope import Scope
-from storage.store import Store
+from storage.store import Queued, Store
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
@@ -36,6 +38,18 @@ class CrawlContext(Struct, frozen=True, kw_only=True):
     sinks: Sinks | None = None
     page_queue: PageQueue | None = None
     link_filter: LinkFilter | None = None
+
+
+class PageRequest(Struct, frozen=True, eq=False):
+    """A URL of a host that is being requested, and what has been determined for it: the name of its
+    own host, with its rules; what its robots.txt says; and whether only its status is wanted."""
+
+    host: HostQueue
+    queued: Queued
+    name: str
+    site: Site
+    passed: Pass
+    external: bool
 
 
 def crawl_context(

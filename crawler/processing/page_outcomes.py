@@ -12,11 +12,9 @@ from crawler.documents.links import PageLink
 from crawler.documents.page import ParsedPage
 from crawler.documents.page_parser import PageParser
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
-from crawler.frontier.host_queue import HostQueue
-from crawler.frontier.robots_cache import Pass
 from crawler.operator_commands import encode, scope_of_seeds
 from crawler.processing import admission, page_requisites, stored_links
-from crawler.processing.context import CrawlContext
+from crawler.processing.context import CrawlContext, PageRequest
 from crawler.processing.link_filter import LinkFilter
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.seen_links import SeenLinks
@@ -31,14 +29,6 @@ from storage.store import Link, Looked, Queued, Visited
 # many it is checked whether JUDGING_S are over, and others have their turn.
 LINKS_AT_ONCE: Final = 50
 JUDGING_S: Final = 0.002
-
-
-def target_of(answer: Answer) -> str | None:
-    """Return the URL that an answer redirects to; None if it redirects to none."""
-    location = answer.headers.get("Location")
-    if answer.status not in REDIRECT_STATUSES or not location:
-        return None
-    return canonical(location, answer.url)
 
 
 class PageOutcomes:
@@ -69,10 +59,11 @@ class PageOutcomes:
         self._pages.break_off()
 
     async def read(
-        self, host: HostQueue, name: str, queued: Queued, answer: Answer, passed: Pass
+        self, asked: PageRequest, answer: Answer, redirect_url: str | None
     ) -> tuple[Visited, ParsedPage | None, Usage]:
-        """A complete answer of the host of this name: what it says of itself, where it leads."""
-        tokens = self._config.config.token(name)
+        """A complete answer, which redirects to `redirect_url`, if anywhere: what it says of
+        itself, where it leads."""
+        queued, name, tokens = asked.queued, asked.name, asked.site.tokens
         title: str | None = None
         read: ParsedPage | None = None
         found: list[Link] = []
@@ -84,7 +75,7 @@ class PageOutcomes:
             directives = from_header(answer.headers.getall("X-Robots-Tag"), tokens)
         else:
             directives = UNRESTRICTED
-        if (redirect_url := self.redirect_url(answer)) is not None:
+        if redirect_url is not None:
             found = self._redirect(queued, redirect_url)
         elif (queued.seed and queued.hops) or self._scope.is_lead(queued.url):
             found = await self._arrive(queued)
@@ -96,14 +87,14 @@ class PageOutcomes:
                 answer.headers,
                 answer.body,
                 tokens=tokens,
-                markup_bytes_max=self._config.config.site(name).fetch.max_markup_bytes,
+                markup_bytes_max=asked.site.fetch.max_markup_bytes,
                 fragments=self._config.config.storage.fragments,
             )
             title = read.title
             directives = read.directives  # of its header, too
             if directives.unavailable_at is not None:
                 body = from_meta(read.metas, tokens)
-            if self._links is None and self._follows(queued, name):
+            if self._links is None and self._follows(asked):
                 found += await self._follow(queued, read, directives)
             for reason, count in read.skipped.items():
                 self._buffer.skip(reason, count)
@@ -121,11 +112,10 @@ class PageOutcomes:
         now_s = self._clock.wall()
         if directives is not UNRESTRICTED:
             directives = directives.at(now_s)
-        external = admission.is_external(self._scope, queued, name)
-        links = self._stored_links(name, answer, read, redirect_url, needed, external=external)
+        links = self._stored_links(asked, answer, read, redirect_url, needed)
         outcome = Visited(
             id=queued.id,
-            slot=host.slot,
+            slot=asked.host.slot,
             status=answer.status,
             fetched_at=round(now_s, 3),  # as the store keeps it: sinks say the same
             content_type=content_type,
@@ -136,7 +126,7 @@ class PageOutcomes:
             indexable=directives.index,
             followable=directives.follow,
             archivable=directives.archive,
-            ungoverned=passed.ungoverned,
+            ungoverned=asked.passed.ungoverned,
             links=found,
             plan=self._schedule.plan(queued, answer, body),
             again=queued.before is not None,
@@ -150,7 +140,7 @@ class PageOutcomes:
             elements=links.elements,
             looked=links.looked,
         )
-        if self._links is not None and read is not None and self._follows(queued, name):
+        if self._links is not None and read is not None and self._follows(asked):
             page = crawled_page(queued, answer, outcome, read, usage, links=True)
             found += await self._choose(self._links, queued, read, page)
             outcome = structs.replace(outcome, links=found)
@@ -158,18 +148,16 @@ class PageOutcomes:
 
     def _stored_links(
         self,
-        name: str,
+        asked: PageRequest,
         answer: Answer,
         read: ParsedPage | None,
         redirect_url: str | None,
         needed: page_requisites.Needed | None,
-        *,
-        external: bool,
     ) -> stored_links.Kept:
         """Return the links of the page to store besides those to be followed, as configured."""
-        if external:
+        if asked.external:
             return stored_links.Kept(looked=admission.looked(self._config.config))
-        wanted = stored_links.wanted(self._config.config, name)
+        wanted = stored_links.wanted(self._config.config, asked.name)
         if needed is not None:
             wanted |= Looked.REQUISITES
         if not wanted:
@@ -187,7 +175,9 @@ class PageOutcomes:
     def redirect_url(self, answer: Answer) -> str | None:
         """Return where an answer redirects to, as it is stored: without what the config drops of a
         query."""
-        target = target_of(answer)
+        if answer.status not in REDIRECT_STATUSES or not (to := answer.headers.get("Location")):
+            return None
+        target = canonical(to, answer.url)
         return None if target is None else self._scope.admit(target, host=host_of(target))
 
     def _fits(self, url: str) -> bool:
@@ -256,13 +246,14 @@ class PageOutcomes:
         named = await self._sitemaps.of_origin(origin)
         return [structs.replace(link, again_before=self._clock.wall()) for link in named]
 
-    def _follows(self, queued: Queued, host: str) -> bool:
+    def _follows(self, asked: PageRequest) -> bool:
         """Links of what was fetched only to show another page, or to check a link, lead nowhere."""
-        if admission.is_external(self._scope, queued, host):
+        queued = asked.queued
+        if asked.external:
             return False
         if not queued.requisite:
             return True
-        skip = self._scope.judge(queued.url, host=host, depth=queued.depth, seed=queued.seed)
+        skip = self._scope.judge(queued.url, host=asked.name, depth=queued.depth, seed=queued.seed)
         return skip is None
 
     async def _follow(self, queued: Queued, read: ParsedPage, directives: Directives) -> list[Link]:

@@ -35,13 +35,13 @@ class RunLimits:
         self._frontier = frontier
         self._clock = clock
         self._began_s = math.inf
+        self._ends_s = math.inf
         self._timer: Timer | None = None
         self._pages = 0  # visited, or requested at present
         self._bytes = 0
         self._errors = 0
 
-    @property
-    def reached(self) -> Skip | None:
+    def _reached(self) -> Skip | None:
         """The limit that has been reached, if any."""
         config = self._config
         if self._clock.monotonic() >= self._ends_s:
@@ -51,10 +51,6 @@ class RunLimits:
         if self._bytes >= config.max_bytes:
             return Skip.MAX_BYTES
         return Skip.MAX_PAGES if self._pages + 1 > config.max_pages else None
-
-    @property
-    def _ends_s(self) -> float:
-        return self._began_s + self._config.max_time_s
 
     # ------------------------------------------------------------ time
 
@@ -66,8 +62,9 @@ class RunLimits:
     def apply(self, config: CrawlConfig) -> None:
         """Use the limits of this config from now on."""
         self._config = config
+        self._ends_s = self._began_s + config.max_time_s
         self.end()
-        if self._began_s < math.inf and self._ends_s < math.inf:
+        if self._ends_s < math.inf:
             self._timer = self._clock.call_at(self._ends_s, self._time_is_up)
         self._check()
 
@@ -86,10 +83,11 @@ class RunLimits:
 
     def take_page(self) -> bool:
         """Reserve a page before it is requested; False: a limit has been reached."""
-        if self.reached is not None:
+        if self._reached() is not None:
             return False
         self._pages += 1
-        self._check()  # until one in flight fails
+        if self._pages >= self._config.max_pages:
+            self._check()  # until one in flight fails
         return True
 
     def give_page_back(self) -> None:
@@ -100,7 +98,8 @@ class RunLimits:
     def count_bytes(self, body_bytes: int) -> None:
         """Count the body of a page, as decoded."""
         self._bytes += body_bytes
-        self._check()
+        if self._bytes >= self._config.max_bytes:
+            self._check()
 
     def count_errors(self, urls: int) -> None:
         """Count URLs that failed."""
@@ -110,4 +109,4 @@ class RunLimits:
             self._frontier.look_for_work()
 
     def _check(self) -> None:
-        self._frontier.permits.close_pages(self.reached)
+        self._frontier.permits.close_pages(self._reached())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from crawler.config.sections import FetchConfig
 from crawler.documents.crawled_page import crawled_page
 from crawler.documents.page_parser import ParsingBrokenOffError
@@ -19,12 +21,11 @@ from crawler.fetching.request import (
 from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
 from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
 from crawler.frontier.large_bodies import LargeBodyPlace
-from crawler.frontier.robots_cache import Pass
 from crawler.processing.admission import FULL_SOON, SCOPE_OUTDATED, Admission, NoBody, PageBody
 from crawler.processing.attempts import after_try, given_up, redirected_too_often
 from crawler.processing.committer import Committer
-from crawler.processing.context import CrawlContext
-from crawler.processing.page_outcomes import LINKS_AT_ONCE, PageOutcomes, target_of
+from crawler.processing.context import CrawlContext, PageRequest
+from crawler.processing.page_outcomes import LINKS_AT_ONCE, PageOutcomes
 from crawler.processing.parse_queue import ParseQueue
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.run_limits import RunLimits
@@ -72,6 +73,8 @@ class Worker:
         self._outcomes = PageOutcomes(crawl, seen, schedule, sitemaps)
         self._parse_queue = ParseQueue(crawl.clock, crawl.frontier.permits.limits.domains)
         self.unread = 0  # pages fetched whose outcome is not recorded yet
+        # Tasks besides those that the permits need: as many pages may wait before more are added.
+        self.spare_tasks: float = math.inf
 
     def break_off(self) -> None:
         """Parse no page that waits for it now, or is large and not parsed yet: the run ends. They
@@ -109,8 +112,11 @@ class Worker:
                     admitted = self._admission.admit(host, queued)
                     if admitted is FULL_SOON or admitted is SCOPE_OUTDATED:
                         return
-                    if isinstance(admitted, Pass):
-                        await self._request(permit, queued, admitted)
+                    if isinstance(admitted, PageRequest):
+                        if queued.suspect:
+                            await self._request_suspect(permit, admitted)
+                        else:
+                            await self._request(permit, admitted)
                     if (
                         admitted is not None
                         or self._buffer.full
@@ -122,9 +128,11 @@ class Worker:
                     if permit.over:
                         break
         finally:
-            self._frontier.permits.give_back(permit)  # if no request was made
+            if not permit.over:  # no request was made
+                self._frontier.permits.give_back(permit)
         self._refill(host)
-        await self._committer.room()
+        if self._buffer.full:
+            await self._committer.flush()
 
     async def _is_usable(self, permit: Permit) -> bool:
         """Whether the permit is still valid and its address known; otherwise it is given back."""
@@ -168,48 +176,42 @@ class Worker:
 
     # ------------------------------------------------------------ the request
 
-    async def _request(self, permit: Permit, queued: Queued, admitted: Pass) -> None:
-        """Request a page or a sitemap. While a suspect is in flight no other is, until its outcome
-        is committed: if the process dies again, one of them is to blame at most."""
-        if queued.suspect:
-            self._frontier.in_flight.begin(queued)
+    async def _request_suspect(self, permit: Permit, request: PageRequest) -> None:
+        """While a suspect is in flight no other is, until its outcome is committed: if the process
+        dies again, one of them is to blame at most."""
+        self._frontier.in_flight.begin(request.queued)
+        try:
+            await self._request(permit, request)
+            await self._committer.flush()
+        finally:
+            self._frontier.in_flight.end(request.queued)
+
+    async def _request(self, permit: Permit, request: PageRequest) -> None:
+        """Request a sitemap, or a page, which counts towards the run's limit of pages."""
+        host, queued = request.host, request.queued
+        visited = False
+        place = LargeBodyPlace(self._frontier.permits.large_bodies, host.domain)
         try:
             if queued.sitemap:
-                await self._request_sitemap(permit, queued)
+                await self._request_sitemap(permit, request)
             else:
-                await self._request_page(permit, queued, admitted)
-            if queued.suspect:
-                await self._committer.flush()
-        finally:
-            if permit.host.lease_lost:  # its outcome is another worker's
-                self._crawl.store.not_in_flight(queued.id)
-            if queued.suspect:
-                self._frontier.in_flight.end(queued)
-
-    async def _request_page(self, permit: Permit, queued: Queued, admitted: Pass) -> None:
-        """Request a page, which counts towards the run's limit of pages."""
-        visited = False
-        place = LargeBodyPlace(self._frontier.permits.large_bodies, permit.host.domain)
-        try:
-            visited = await self._visit(permit, queued, admitted, place)
+                visited = await self._visit(permit, request, place)
         finally:
             if place.held:
                 place.leave()
-            if not visited:
+            if not (visited or queued.sitemap):
                 self._limits.give_page_back()
+            if host.lease_lost:  # its outcome is another worker's
+                self._crawl.store.not_in_flight(queued.id)
 
-    async def _visit(
-        self, permit: Permit, queued: Queued, admitted: Pass, place: LargeBodyPlace
-    ) -> bool:
+    async def _visit(self, permit: Permit, asked: PageRequest, place: LargeBodyPlace) -> bool:
         """Fetch and parse a page. Return whether it was visited."""
-        host = permit.host
-        name = host.name_of(queued.url)
-        fetch = self._crawl.config.config.site(name).fetch
+        host, queued, fetch = asked.host, asked.queued, asked.site.fetch
         reader: BodyReader = self._requisite_body if queued.requisite else self._page_body
-        if self._admission.is_external(queued, name):
+        if asked.external:
             reader = self._no_body
         seed: SeedReading | None = None
-        if queued.seed and queued.before is None and self._sitemaps.wanted(name):
+        if queued.seed and queued.before is None and self._sitemaps.wanted(asked.name):
             seed = self._sitemaps.sniffing(queued, reader=reader, bytes_max=fetch.max_body_bytes)
             reader = seed
         request = Request(
@@ -230,30 +232,25 @@ class Worker:
         answer = self._answered(host, queued, result, fetch)
         if answer is None:
             return False
-        if queued.hops >= fetch.max_redirects and queued.before is None:
-            target = target_of(answer)
-            if target is not None:
-                failed = redirected_too_often(
-                    queued, host.slot, target, now_s=self._crawl.clock.wall()
-                )
-                self._record(failed, host, queued)
-                return False
+        target = self._outcomes.redirect_url(answer)
+        if target is not None and queued.hops >= fetch.max_redirects and new:
+            failed = redirected_too_often(queued, host.slot, target, now_s=self._crawl.clock.wall())
+            self._record(failed, host, queued)
+            return False
         if seed is not None and seed.reading is not None:
             plan = self._schedule.sitemap(queued, answer)
             outcome = self._sitemaps.outcome(queued, host.slot, answer, seed.reading, plan)
             self._buffer.record(outcome, host, queued.url)
             return False
-        target = self._outcomes.redirect_url(answer)
-        if same := self._schedule.unchanged(queued, host.slot, answer, target):
+        if not new and (same := self._schedule.unchanged(queued, host.slot, answer, target)):
             self._buffer.record(same, host, queued.url)
             return True
         page = answer if seed is None else seed.as_page(answer)
-        return await self._parse(host, queued, page, admitted, place)
+        return await self._parse(asked, page, target, place)
 
-    async def _request_sitemap(self, permit: Permit, queued: Queued) -> None:
+    async def _request_sitemap(self, permit: Permit, asked: PageRequest) -> None:
         """A sitemap is no page: it counts towards no limit, and what it lists is queued."""
-        host = permit.host
-        fetch = self._crawl.config.config.site(host.name_of(queued.url)).fetch
+        host, queued, fetch = asked.host, asked.queued, asked.site.fetch
         reading = self._sitemaps.reading(queued)
         request = Request(
             url=queued.url,
@@ -318,10 +315,11 @@ class Worker:
     # ------------------------------------------------------------ the page
 
     async def _parse(
-        self, host: HostQueue, queued: Queued, answer: Answer, admitted: Pass, place: LargeBodyPlace
+        self, asked: PageRequest, answer: Answer, target: str | None, place: LargeBodyPlace
     ) -> bool:
         """Parse and record a page; where a caller iterates over pages, once it has read this one.
         False: it was not read."""
+        host, queued = asked.host, asked.queued
         new = queued.before is None  # others have been counted
         size = len(answer.body)
         self._limits.count_bytes(size)
@@ -342,13 +340,11 @@ class Worker:
                 self._frontier.permits.count_unparsed(host, waiting)
             try:
                 if waiting:
-                    self._frontier.page_waits()
+                    if self.unread > self.spare_tasks:
+                        self._frontier.page_waits()
                     await self._parse_queue.wait(host.domain)
-                name = host.name_of(queued.url)
                 began_s = self._parse_queue.passed_s
-                outcome, read, usage = await self._outcomes.read(
-                    host, name, queued, answer, admitted
-                )
+                outcome, read, usage = await self._outcomes.read(asked, answer, target)
                 if not large and len(outcome.links) > LINKS_AT_ONCE:
                     self._parse_queue.charge(host.domain, began_s)
             except ParsingBrokenOffError:
@@ -360,7 +356,7 @@ class Worker:
                 elif waiting:
                     self._frontier.permits.count_unparsed(host, -waiting)
             nobody_reads = self._crawl.page_queue is None and self._crawl.sinks is None
-            if nobody_reads or self._admission.is_external(queued, name):
+            if nobody_reads or asked.external:
                 self._buffer.record(outcome, host, queued.url)
             else:
                 links = self._admission.wants_links
@@ -380,6 +376,6 @@ class Worker:
             if not recorded:
                 host.visited -= new
                 host.body_bytes -= body_bytes
-        if admitted.ungoverned:
+        if asked.passed.ungoverned:
             self._frontier.page_came_late(origin_of(queued.url))
         return True

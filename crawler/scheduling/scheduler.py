@@ -278,7 +278,18 @@ class Scheduler:
         for _ in range(self._workers_wanted - len(self._workers)):
             worker = group.create_task(self._work())
             self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            worker.add_done_callback(self._worker_ended)
+        self._count_spare()
+
+    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        self._count_spare()
+
+    def _count_spare(self) -> None:
+        """More workers are asked for when more pages than this wait to be parsed."""
+        if self.crawl.page_queue is None:
+            concurrency = self.crawl.config.config.crawl.concurrency
+            self._worker.spare_tasks = len(self._workers) - concurrency
 
     @property
     def _workers_wanted(self) -> int:
