@@ -310,7 +310,7 @@ class Scheduler:
                 self.loop.callers.contact_ended(host.slot)
             if host.full and not (host.busy or host.unread) and self._puts_away:
                 self.leases.put_away(host)
-            if not self.frontier.permits.in_flight:
+            if not (self.frontier.permits.in_flight or self._worker.unread):
                 self.frontier.look_for_work()
 
     @property
