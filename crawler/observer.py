@@ -122,8 +122,13 @@ class Observers(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
-        self._contacted = [one.contacted for one in observers]  # called for every page
-        self._settled = [one.settled for one in observers]
+        # Called for every page: of those that override them.
+        self._contacted = [
+            one.contacted for one in observers if _overrides(one.contacted, Observer.contacted)
+        ]
+        self._settled = [
+            one.settled for one in observers if _overrides(one.settled, Observer.settled)
+        ]
 
     def waited(self, seen: Waited) -> None:
         _call([one.waited for one in self._observers], seen)
@@ -145,6 +150,10 @@ class Observers(Observer):
 
     def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
         _call([one.hold_ended for one in self._observers], hold, elapsed_s)
+
+
+def _overrides(method: Callable[..., None], base: Callable[..., None]) -> bool:
+    return getattr(method, "__func__", None) is not base
 
 
 def _call(methods: Iterable[Callable[[*_Args], None]], *args: *_Args) -> None:

@@ -95,12 +95,15 @@ def is_too_long(
     values: Iterable[str], metas: Iterable[tuple[str, str]], tokens: Sequence[str]
 ) -> bool:
     """Whether the end of one of these headers or meta elements is beyond the limit."""
-    if any(len(value) > _CHARS_MAX for value in values):
-        return True
-    names = {token.lower() for token in tokens} | _ALL_ROBOTS
-    return any(
-        len(content) > _CHARS_MAX and name.strip().lower() in names for name, content in metas
-    )
+    for value in values:
+        if len(value) > _CHARS_MAX:
+            return True
+    for name, content in metas:
+        if len(content) > _CHARS_MAX:
+            robot = name.strip().lower()
+            if robot in _ALL_ROBOTS or robot in map(str.lower, tokens):
+                return True
+    return False
 
 
 def rel_nofollow(rel: str | None) -> bool:

@@ -115,7 +115,7 @@ class Committer:
         self.rates.add(self._clock.monotonic(), taken.outcomes)
         self._frontier.committed(taken, completed)
         if self._observer is not None:
-            links = sum(len(one.links) for one in taken.outcomes if isinstance(one, Visited))
+            links = sum([len(one.links) for one in taken.outcomes if isinstance(one, Visited)])
             self._observer.committed(elapsed_s, len(taken.outcomes), links)
         self._report_unvisited(taken, completed)
         waiting, self._flushes = self._flushes, []

@@ -53,5 +53,4 @@ class SeenLinks:
     def fresh(self, urls: Sequence[str], depth: int) -> Iterable[str]:
         """Those of a page's links that are `new`, in one call."""
         known = self._young.get
-        missing = [url for url in urls if known(hash(url), _NEVER) > depth]
-        return [url for url in missing if self.new(url, depth)]
+        return [url for url in urls if known(hash(url), _NEVER) > depth and self.new(url, depth)]

@@ -47,7 +47,7 @@ from storage.store import Link
 _T = TypeVar("_T")
 
 WAITING_PAGES_MAX: Final = 2_048  # pages that wait to be parsed while others are fetched
-SPARE_WORKERS: Final = 64  # kept for the next pages that wait, so that they do not come and go
+SPARE_WORKERS: Final = 256  # kept for the next pages that wait, so that they do not come and go
 LEAVE_S: Final = 2.0  # for the last commit on an immediate exit
 CALLERS_LEAVE_S: Final = 30.0  # for the requests of callers that are in flight at the end
 STOP_PATIENCE_S: Final = 5.0  # for a storage fault, such as a full disk, during a stop
@@ -94,6 +94,7 @@ class Scheduler:
             crawl, self.downloader, self.committer, self._limits, schedule, sitemaps, self._seen
         )
         self._workers: set[asyncio.Task[None]] = set()
+        self._spare = 0  # those beside the ones that the permits need
         self._due_pages = DuePages(crawl, self.leases, schedule)
         self._marked = MarkedOrigins(
             crawl, self.committer, self.leases, self._rejudging, self.loop.parser
@@ -287,9 +288,9 @@ class Scheduler:
 
     def _count_spare(self) -> None:
         """More workers are asked for when more pages than this wait to be parsed."""
+        self._spare = len(self._workers) - self.crawl.config.config.crawl.concurrency
         if self.crawl.page_queue is None:
-            concurrency = self.crawl.config.config.crawl.concurrency
-            self._worker.spare_tasks = len(self._workers) - concurrency
+            self._worker.spare_tasks = self._spare
 
     @property
     def _workers_wanted(self) -> int:
@@ -299,7 +300,7 @@ class Scheduler:
         return self.crawl.config.config.crawl.concurrency + beside
 
     async def _work(self) -> None:
-        while len(self._workers) <= self._workers_wanted + SPARE_WORKERS:
+        while self._spare <= self._worker.unread + SPARE_WORKERS:
             try:
                 permit = await self.downloader.next_permit()
             except FrontierClosedError:

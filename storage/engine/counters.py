@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container
 
 from storage.engine.statements import Statements, record
@@ -17,24 +18,18 @@ class CounterChanges:
     """The changes of one transaction."""
 
     def __init__(self) -> None:
-        self._origins: dict[int, list[int]] = {}
-        self._slots: dict[int, list[int]] = {}
+        self._origins: defaultdict[int, list[int]] = defaultdict(lambda: [0] * 7)
+        self._slots: defaultdict[int, list[int]] = defaultdict(lambda: [0] * _OF_SLOTS)
         self.added: dict[str, int] = {}  # host -> URLs newly queued
         self._fresh: set[int] = set()  # hosts with new queued URLs
 
     def count(self, origin: int, slot: int | None, what: int, by: int) -> None:
-        counts = self._origins.get(origin)
-        if counts is None:
-            counts = self._origins[origin] = [0] * 7
-        counts[what] += by
+        self._origins[origin][what] += by
         if slot is not None and what < _OF_SLOTS:
-            self.count_slot(slot, what, by)
+            self._slots[slot][what] += by
 
     def count_slot(self, slot: int, what: int, by: int) -> None:
-        sums = self._slots.get(slot)
-        if sums is None:
-            sums = self._slots[slot] = [0] * _OF_SLOTS
-        sums[what] += by
+        self._slots[slot][what] += by
 
     def queued(self, origin: int, slot: int, slot_name: str, by: int = 1) -> None:
         """Count URLs that were queued as new ones."""

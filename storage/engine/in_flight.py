@@ -48,7 +48,7 @@ class InFlight:
         self._mode = mode
         self._fd = -1
         self._places: dict[int | tuple[str, str], int] = {}
-        self._free: list[int] = []
+        self._free: list[int] = []  # places, as offsets in the file
         self._free_names: list[int] = []
 
     def use(self, path: Path | None) -> None:
@@ -92,8 +92,8 @@ class InFlight:
     def begin(self, session: int) -> None:
         """Clear the file for this session."""
         self._places.clear()
-        self._free = list(range(_PLACES))
-        self._free_names = list(range(_NAMES))
+        self._free = list(range(2 * _WORD.size, _NAMES_AT, _WORD.size))
+        self._free_names = list(range(_NAMES_AT, _NAMES_AT + _NAMES * _NAME_BYTES, _NAME_BYTES))
         if self._fd >= 0:
             try:
                 os.ftruncate(self._fd, _NAMES_AT)
@@ -111,7 +111,7 @@ class InFlight:
         )
         if len(data) <= _NAME_BYTES:
             place = self._places[what] = free.pop()
-            self._write(_at(what, place), data)
+            self._write(place, data)
 
     def remove(self, what: int | tuple[str, str]) -> None:
         place = self._places.pop(what, None)
@@ -119,7 +119,7 @@ class InFlight:
             return
         is_url = isinstance(what, int)
         (self._free if is_url else self._free_names).append(place)
-        self._write(_at(what, place), bytes(_WORD.size if is_url else _NAME_BYTES))
+        self._write(place, bytes(_WORD.size if is_url else _NAME_BYTES))
 
     def close(self) -> None:
         """Delete the file: the process ends in an orderly way."""
@@ -140,9 +140,3 @@ class InFlight:
     def _give_up(self, error: OSError) -> None:
         _log.warning("a page that kills the process twice will not be recognised: %s", error)
         self.close()
-
-
-def _at(what: int | tuple[str, str], place: int) -> int:
-    if isinstance(what, int):
-        return (2 + place) * _WORD.size
-    return _NAMES_AT + place * _NAME_BYTES

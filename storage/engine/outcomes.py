@@ -53,7 +53,7 @@ class Outcomes:
         """Change the URLs; return the origins to be moved to other hosts."""
         if not outcomes:
             return {}
-        rows = url_rows(self.sql, (outcome.id for outcome in outcomes))
+        rows = url_rows(self.sql, [outcome.id for outcome in outcomes])
         texts = self.names.texts(_texts_of(outcomes))
         changes = UrlChanges(self.sql, self.names, tally)
         moves: dict[int, tuple[UrlRow, str]] = {}
