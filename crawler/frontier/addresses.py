@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from weakref import WeakValueDictionary
 
-from crawler.frontier.host_queue import AddressClock, HostQueue, plain_address
+from crawler.frontier.host_queue import AddressClock, HostQueue
 from policies.pacing import address_delay_s
 from storage.store import LeasedAddress
 
@@ -26,19 +26,18 @@ class Addresses:
         self._clocks: WeakValueDictionary[str, AddressClock] = WeakValueDictionary()
 
     def move(self, host: HostQueue, address: str, now_s: float, rest_s: float = 0.0) -> None:
-        """Record the address at which the host is now contacted.
+        """Record the address, in the form of `plain_address`, at which the host is now contacted.
 
         A new address waits as if it had just been contacted: it may have been, by the previous run
         or by a host that is no longer held. rest_s: at least so long.
         """
         if host.address_clock:
             host.address_clock.queue.pop(host.slot, None)
-        place = plain_address(address)
-        clock = self._clocks.get(place)
+        clock = self._clocks.get(address)
         if clock is None:
             rest_s = max(rest_s, address_delay_s(host.pace.rules, host.pace.ask))
             clock = AddressClock(now_s + rest_s, now_s, held=not self._shared)
-            self._clocks[place] = clock
+            self._clocks[address] = clock
         host.address = address
         host.address_clock = clock
 

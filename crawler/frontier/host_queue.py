@@ -136,7 +136,7 @@ class HostQueue:
         self.contacts_new: list[Contact] = []
         self.visited = lease.visited
         self.body_bytes = lease.body_bytes  # of the pages visited
-        self.address: str | None = None
+        self.address: str | None = None  # that of `plain_address`, with `per = "ip"`
         self.address_clock: AddressClock | None = None
 
     @property
@@ -224,7 +224,7 @@ class HostQueue:
         if self.address is not None:
             clock = structs.replace(
                 clock,
-                address=plain_address(self.address),
+                address=self.address,
                 address_delay_s=address_delay_s(self.pace.rules, self.pace.ask),
             )
         return HostUpdate(

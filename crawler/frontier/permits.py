@@ -17,7 +17,7 @@ from crawler.frontier.commands import LOOK_FOR_WORK, NEXT_PASS, CommandQueue
 from crawler.frontier.commit_buffer import CommitBuffer
 from crawler.frontier.fair_queue import ReadyLines
 from crawler.frontier.grant_limits import GrantLimits
-from crawler.frontier.host_queue import AddressClock, HostQueue, Permit
+from crawler.frontier.host_queue import AddressClock, HostQueue, Permit, plain_address
 from crawler.frontier.large_bodies import LargeBodies
 from crawler.frontier.pace import NEVER
 from crawler.frontier.process_contacts import share_contacts
@@ -289,10 +289,11 @@ class Permits:
 
     def set_address(self, host: HostQueue, address: str, *, rest_s: float = 0.0) -> None:
         """Set the address this host is contacted at, whose clock counts too (with `per = "ip"`).
-        rest_s: how long it must rest, as far as the store knows."""
-        if host.address == address:
+        rest_s: its minimum delay from now on, as far as the store knows."""
+        plain = plain_address(address)
+        if host.address == plain:
             return
-        self._addresses.move(host, address, self._clock.monotonic(), rest_s)
+        self._addresses.move(host, plain, self._clock.monotonic(), rest_s)
         self.consider(host)
 
     def wanted_addresses(self) -> dict[str, float]:

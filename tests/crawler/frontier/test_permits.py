@@ -566,6 +566,8 @@ async def test_an_address_has_one_clock_however_it_is_written() -> None:
             host = make_host(clock, f"h{n}.test", rules=rules)
             driven.permits.hold(host)
             driven.permits.set_address(host, address)
+            assert host.address == "192.0.2.1"
+            assert host.update(clock.monotonic()).clock.address is host.address  # not parsed again
         await crawlers.until_empty(workers=8)
         shared = sorted(contact for log in crawlers.log.values() for contact in log)
         assert len(shared) == 9
