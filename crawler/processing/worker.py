@@ -193,7 +193,7 @@ class Worker:
         try:
             visited = await self._visit(permit, queued, admitted, place)
         finally:
-            if place.held:
+            if place.has_room:
                 place.leave()
             if not visited:
                 self._limits.give_page_back()
