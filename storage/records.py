@@ -134,7 +134,9 @@ class Outlook(Struct, frozen=True, kw_only=True):
 
     claimable_in_s: float | None  # the first host with queued URLs
     robots_in_s: float | None  # the first robots.txt that URLs depend on
-    robots_rest_s: float | None = None  # for robots.txt due already: until their first host is free
+    robots_delay_s: float | None = (
+        None  # for robots.txt due already: until their first host is free
+    )
     revisit_in_s: float | None = None  # the first visited URL
 
 
@@ -210,7 +212,7 @@ class Order(Struct, frozen=True, kw_only=True):
 class LeasedAddress(Struct, frozen=True):
     """An address that no other worker may contact."""
 
-    rest_s: float  # before its first contact by this worker: the longest delay it ever had
+    delay_s: float  # before its first contact by this worker: the longest delay it ever had
     wanted: bool  # by another worker
 
 

@@ -305,7 +305,7 @@ class Store:
     claim = transaction(Writer.claim, session=True)
     acquire = transactions(commits.acquire)
     glance = transaction(Writer.glance, session=True)
-    address_rest_s = transaction(Writer.address_rest_s, refused=0.0)
+    address_delay_s = transaction(Writer.address_delay_s, refused=0.0)
     outlook = transaction(Writer.outlook, session=True)
     forget = transactions(commits.forget)
 

@@ -122,8 +122,8 @@ class Downloader:
             return judged
         # Where several workers share the store, each address is leased with its longest delay.
         shared = self._store.shared
-        rest_s = 0.0 if shared else await self._store.address_rest_s(plain_address(address))
-        self._frontier.permits.set_address(permit.host, address, rest_s=rest_s)
+        delay_s = 0.0 if shared else await self._store.address_delay_s(plain_address(address))
+        self._frontier.permits.set_address(permit.host, address, delay_s=delay_s)
         return False
 
     # ------------------------------------------------------------ requests

@@ -246,7 +246,7 @@ class CallerGate:
         """Raise FrontierClosedError if the lease was lost."""
         self._check_open()
         if line.host.gone:
-            raise FrontierClosedError("the host is no longer held")
+            raise FrontierClosedError("the host is no longer leased")
 
     async def contact(self, permit: Permit, request: Request) -> Answer | Failure:
         """Use the permit for one request, without retries; adapt the host's pace to the result."""

@@ -126,10 +126,10 @@ class CallerWaits:
         host, now_s = line.host, self._clock.monotonic()
         in_s, why = self._frontier.waiting.why(host)
         at_s, reason = now_s + in_s, why.sentence
-        rest = host.pace.rest
-        if why is IN_FLIGHT and rest.delay_s > 0:  # it follows the request
-            at_s = now_s + rest.delay_s
-            reason = Reason(Wait.DELAY, rest.source, rest.delay_s).sentence
+        delay = host.pace.delay
+        if why is IN_FLIGHT and delay.delay_s > 0:  # it follows the request
+            at_s = now_s + delay.delay_s
+            reason = Reason(Wait.DELAY, delay.source, delay.delay_s).sentence
         elif why is READY and not self._frontier.permits.limits.allow:
             reason = "as many requests are in flight as crawl.concurrency allows"
         lost = host.beyond_reach(origin_of(url), now_s)
@@ -327,5 +327,5 @@ def _behind(first: Forecast, line: HostLine, ahead: int) -> Forecast:
     if not ahead:
         return first
     pace = line.host.pace
-    after_s = ahead // pace.lanes() * pace.rest.delay_s
+    after_s = ahead // pace.lanes() * pace.delay.delay_s
     return Forecast(first.at_s + after_s, f"{first.reason}, with {ahead} ahead in line")

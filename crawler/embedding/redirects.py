@@ -86,7 +86,7 @@ async def follow_redirects(
             answer = await _ask(
                 client, request, limit, retry=retry, timeout_s=asked.timeout_s, stream=stream
             )
-            if place is not None and place.held:
+            if place is not None and place.has_room:
                 place.settle(len(answer.body))
             response = Response(
                 url=url,

@@ -46,7 +46,7 @@ class FailOrigin(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """Commit what the commit buffer holds."""
+    """Commit the contents of the commit buffer."""
 
 
 class LookForWork(Struct, frozen=True):

@@ -46,7 +46,7 @@ class About(NamedTuple):
 
 
 class CommitBatch(Struct, frozen=True, kw_only=True):
-    """One commit to be made. `upto`: the number of the last entry it holds. about: by URL, of
+    """One commit to be made. `upto`: the number of its last entry. about: by URL, of
     outcomes that are or may become outcomes without a page."""
 
     outcomes: list[Outcome]
@@ -168,7 +168,7 @@ class CommitBuffer:
         self.commit_soon()
 
     def give_back(self, update: HostUpdate) -> None:
-        """Release a host that is leased but no longer held."""
+        """Release a host that is leased but no longer in memory."""
         self._given_back.append(structs.replace(update, release=True))
         self.recorded += 1
         self.commit_soon()

@@ -1,4 +1,4 @@
-"""Tickets of several parties, served so that none is held up by another that asks for more."""
+"""Tickets of several parties, served so that none waits for another that asks for more."""
 
 from __future__ import annotations
 

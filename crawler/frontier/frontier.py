@@ -58,7 +58,7 @@ ROBOTS: Final = "robots"
 SITEMAP: Final = "sitemap"
 REFUSALS: Final = frozenset({429, 503})
 
-# The next commit is over by then: a host that rests for longer need not ask for URLs by itself.
+# The next commit is over by then: a host with a longer delay need not ask for URLs by itself.
 COMMITTED_S: Final = 0.25
 FEW_HOSTS: Final = 16  # they make few commits in any case, and the end of a crawl is seen sooner
 
@@ -75,7 +75,7 @@ class Frontier:
     pace. Invariants:
 
     - A request needs a permit, and a permit is granted only when its host may be contacted.
-    - A URL is requested only after `robots.check` passed it while its permit was held.
+    - A URL is requested only after `robots.check` passed it while its permit was open.
     - Each leased host is in `permits`; its origins in memory are in `robots`; both end together.
     - Whatever must survive a crash is in `buffer` or in the store.
 
@@ -132,7 +132,7 @@ class Frontier:
         self.budget.idle = lambda: not (self.permits.pages_open or self.callers)
         self.callers = 0  # that fetch through a crawl now; it continues until they have left
         self.losses = 0  # how often all leases were lost
-        # Nobody has contacted a host since then whose last holder did not release it; None: of a
+        # Nobody has contacted a host since then whose last worker did not release it; None: of a
         # shared store, whose workers may die at any time.
         self._restart_s = None if store.shared else clock.monotonic()
         # Orders that other workers gave before this have been carried out (monotonic).
@@ -148,7 +148,7 @@ class Frontier:
         return self._config.slot_of(host)
 
     def host_leased(self, lease: Lease) -> HostQueue:
-        """Hold a host that has just been leased."""
+        """Begin with a host that has just been leased."""
         politeness = self._config.config.site(lease.slot).politeness
         now_s = self._clock.monotonic()
         host = HostQueue(lease, politeness, now_s=now_s, restart_s=self._restart_s)
@@ -157,7 +157,7 @@ class Frontier:
             if isinstance(origin.standing, Closed):
                 host.closed.add(origin.name)
         self._plan_due(host, lease.prefetched)
-        self.permits.hold(host)
+        self.permits.register(host)
         if not host.prefetched and lease.prefetched.next_due_in_s is not None:
             self.want(host)
         return host
@@ -183,13 +183,13 @@ class Frontier:
         return HostQueue(lease, politeness, now_s=self._clock.monotonic())
 
     def drop(self, host: HostQueue) -> None:
-        """The host is no longer held."""
+        """The host is no longer leased."""
         host.drop_prefetched()
         self.permits.drop(host)
         self.robots.forget(host)
 
     def lose(self, host: HostQueue) -> None:
-        """Its lease was lost: another worker may hold it. What is in flight there is not recorded;
+        """Its lease was lost: another worker may have it. What is in flight there is not recorded;
         its URLs are still queued."""
         host.lease_lost = True
         self.drop(host)
@@ -238,14 +238,14 @@ class Frontier:
         now_s = self._clock.monotonic()
         ready_s = host.pace.ready_s(now_s, self._clock.wall)
         if ready_s is None:  # a contact is open, and a delay follows it
-            ready_s = now_s + host.pace.rest.delay_s
+            ready_s = now_s + host.pace.delay.delay_s
         return ready_s < now_s + COMMITTED_S
 
-    def _plan_due(self, host: HostQueue, hand: Prefetched) -> None:
+    def _plan_due(self, host: HostQueue, prefetched: Prefetched) -> None:
         """Set alarms for its next URL that falls due (a retry) and its next page to revisit, in
         case it has nothing else by then. A revisit does not keep a crawl running."""
         now_s = self._clock.monotonic()
-        due_in_s, revisit_in_s = hand.next_due_in_s, hand.next_revisit_in_s
+        due_in_s, revisit_in_s = prefetched.next_due_in_s, prefetched.next_revisit_in_s
         host.next_due_s = now_s + due_in_s if due_in_s else None
         self._set_alarm(host, DUE, host.next_due_s)
         self._set_alarm(host, REVISIT, None if revisit_in_s is None else now_s + revisit_in_s)
@@ -265,7 +265,7 @@ class Frontier:
             self.reopen(host, name)
 
     def steer(self, command: HostCommand) -> None:
-        """Pause, slow or resume the hosts of the command that are held."""
+        """Pause, slow or resume the leased hosts that the command names."""
         for slot in command.hosts:
             if (host := self.permits.get(slot)) is not None:
                 host.steer(**command.setting)
@@ -360,15 +360,15 @@ class Frontier:
             return
         # A 5xx for robots.txt without Retry-After does not make the host back off; 429 always does.
         refusal = status == 429 or (status in REFUSALS and kind != ROBOTS)
-        rest_s = None
+        asked_s = None
         if "Retry-After" in headers:
-            rest_s = requested_delay_s(host, headers, wall_s=self._clock.wall())
-        if rest_s is None and not refusal and isinstance(result, Failure):
+            asked_s = requested_delay_s(host, headers, wall_s=self._clock.wall())
+        if asked_s is None and not refusal and isinstance(result, Failure):
             return  # its body did not arrive: it forgives nothing
         now_s = self._clock.monotonic()
         if refusal and kind == ROBOTS:
             host.failed_in_row += 1  # no try of a URL follows: it must not keep a crawl from ending
-        if host.pace.answered(status, refusal=refusal, rest_s=rest_s, now_s=now_s):
+        if host.pace.answered(status, refusal=refusal, asked_s=asked_s, now_s=now_s):
             self.buffer.urgent(host)
 
     def request_ended(self, permit: Permit) -> None:

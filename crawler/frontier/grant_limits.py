@@ -27,7 +27,7 @@ class GrantLimits:
 
     Of the open permits a registrable domain has as many as are left for others, at most: one with
     thousands of hosts, silent or busy, uses neither all permits nor all of the event loop's time.
-    (Choudhury and Hahne, 1998: dynamic queue length thresholds.) This holds while there are hosts
+    (Choudhury and Hahne, 1998: dynamic queue length thresholds.) This is so while there are hosts
     of other domains.
     """
 

@@ -49,7 +49,7 @@ class OutOfReach(Struct, eq=False):
 class HostQueue:
     """One leased host. Changed by the frontier, and by the worker that has one of its permits.
 
-    `held` are the ids of URLs taken from the store whose outcome is not committed yet.
+    `in_memory` are the ids of URLs taken from the store whose outcome is not committed yet.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class HostQueue:
         self.domain = registrable_domain(lease.slot)  # whose hosts share what it may use
         self.in_line = False  # ready, and waiting for a worker
         self.gone = False  # no longer leased
-        self.lease_lost = False  # another worker may hold it: nothing more is recorded of it
+        self.lease_lost = False  # another worker may have leased it: nothing more is recorded of it
         self.leased_s = now_s
         self.full: Skip | None = None  # the limit on its pages or their bytes that it has reached
         self.prefetch = PREFETCH  # URLs to ask for the next time
@@ -136,7 +136,7 @@ class HostQueue:
         self.contacts_new: list[Contact] = []
         self.visited = lease.visited
         self.body_bytes = lease.body_bytes  # of the pages visited
-        self.address: str | None = None
+        self.address: str | None = None  # that of `plain_address`, with `per = "ip"`
         self.address_clock: AddressClock | None = None
 
     @property
@@ -224,7 +224,7 @@ class HostQueue:
         if self.address is not None:
             clock = structs.replace(
                 clock,
-                address=plain_address(self.address),
+                address=self.address,
                 address_delay_s=address_delay_s(self.pace.rules, self.pace.ask),
             )
         return HostUpdate(
@@ -286,9 +286,9 @@ class AddressClock(Struct, eq=False, weakref=True):
     ready_s: float
     ended_s: float = NEVER  # its last contact
     busy: bool = False
-    held: bool = True  # False: other workers may contact it
-    held_s: float = NEVER  # since when it is held
-    ask_s: float = NEVER  # when it is to be held again, after others had their turn
+    leased: bool = True  # by this worker; False: others may contact it
+    leased_s: float = NEVER  # since when it is leased
+    ask_s: float = NEVER  # when it is to be leased again, after other workers had it
     queue: dict[str, HostQueue] = field(default_factory=dict)  # hosts that wait until it is free
 
 

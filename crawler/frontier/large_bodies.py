@@ -32,15 +32,16 @@ _WAITED: Final = "no memory for a large body for too long"
 class LargeBodyPlace:
     """The place of one body. See `crawler.fetching.request.BodyPlace`.
 
-    size_bytes: what the body may have now. most_bytes: what it may become. held: it has room.
+    size_bytes: what the body may have now. most_bytes: what it may become. has_room: it has that
+    memory.
     """
 
-    __slots__ = ("_bodies", "domain", "held", "most_bytes", "size_bytes", "wanted_bytes")
+    __slots__ = ("_bodies", "domain", "has_room", "most_bytes", "size_bytes", "wanted_bytes")
 
     def __init__(self, bodies: LargeBodies, domain: str) -> None:
         self._bodies = bodies
         self.domain = domain
-        self.held = False
+        self.has_room = False
         self.size_bytes = self.wanted_bytes = self.most_bytes = LARGE_BYTES
 
     async def grow(self, size_bytes: int, *, most_bytes: int, wait_s: float) -> None:
@@ -56,7 +57,7 @@ class LargeBodyPlace:
 
     def leave(self) -> None:
         """The body is in memory no longer."""
-        if self.held:
+        if self.has_room:
             self._bodies.leave(self)
 
 
@@ -110,7 +111,7 @@ class LargeBodies:
 
     async def find_room(self, place: LargeBodyPlace, wait_s: float) -> None:
         """Wait until the place may have what it wants."""
-        if place.held:
+        if place.has_room:
             ticket = self._growing[place] = Ticket[LargeBodyPlace]()
         else:
             ticket = self._newcomers.put(place.domain, place, float(place.wanted_bytes))
@@ -139,13 +140,13 @@ class LargeBodies:
     def settle(self, place: LargeBodyPlace) -> None:
         """The size of the place is final. It is counted even if there was no room for it: its body
         is in memory already."""
-        if not place.held:
+        if not place.has_room:
             self._add(place)
         self._serve()
 
     def leave(self, place: LargeBodyPlace) -> None:
         """Its room is for others now."""
-        place.held = False
+        place.has_room = False
         self._all.places.remove(place)
         pool = self._pools[place.domain]
         pool.places.remove(place)
@@ -154,7 +155,7 @@ class LargeBodies:
         self._serve()
 
     def _add(self, place: LargeBodyPlace) -> None:
-        place.held = True
+        place.has_room = True
         self._all.places.add(place)
         pool = self._pools.get(place.domain)
         if pool is None:

@@ -77,7 +77,7 @@ class Origin:
         self.judged_by = known
         self.policy: RuleSet | None = None
         self.unread: Callable[[], RuleSet] | None = None  # parses a large file; see `RobotsFetcher`
-        self.parsing = asyncio.Lock()  # held while a thread does: once is enough
+        self.parsing = asyncio.Lock()  # taken while a thread parses: once is enough
         self.fault: str | None = None  # why its file could not be parsed: an internal error
         self.busy = False  # its robots.txt is being fetched, or parsed: its URLs wait
         self.wanted = False  # it is fetched because it was due, though no URL waits for it

@@ -51,6 +51,7 @@ class Pace:
         "busy",
         "contacts",
         "contacts_open",
+        "delay",
         "delay_at_restart",
         "denials",
         "ends",
@@ -58,7 +59,6 @@ class Pace:
         "not_before_reason",
         "not_before_s",
         "peak_concurrency",
-        "rest",
         "revision",
         "rules",
         "slow_s",
@@ -91,7 +91,7 @@ class Pace:
         self.ask = NO_ROBOTS_PACING
         self.latency_s = clock.latency_s
         self.slow_s = lease.slow_s  # a delay set by an operator
-        self.rest: PolitenessDelay = politeness_delay(
+        self.delay: PolitenessDelay = politeness_delay(
             rules, NO_ROBOTS_PACING, latency_s=self.latency_s, slow_s=self.slow_s
         )
         self.backoff_level = clock.backoff_level
@@ -106,7 +106,7 @@ class Pace:
         rested_s = clock.rested_s if lease.robots_all else None
         if rested_s is not None and clock.next_in_s <= clock.delay_s - rested_s + CLOCKS_APART_S:
             self.not_before_s = now_s
-        # A holder that died may have contacted it until the restart: law 6 (docs/laws.md).
+        # A worker that died may have contacted it until the restart: law 6 (docs/laws.md).
         self.delay_at_restart: float | None = None
         if not lease.clean:
             self.delay_at_restart = now_s if restart_s is None else restart_s
@@ -119,15 +119,15 @@ class Pace:
         self.unproven = clock.unproven
         # Contacts of the next lanes follow some whose end nobody has measured.
         self.unmeasured = 0 if lease.clean else rules.concurrency_per_host
-        self._rested_after_crash(clock.delay_s)
+        self._delay_after_crash(clock.delay_s)
 
     # ------------------------------------------------------------ inputs
 
-    def _rested_after_crash(self, delay_s: float) -> None:
+    def _delay_after_crash(self, delay_s: float) -> None:
         """A host not released cleanly waits its full delay from the restart (law 6,
         docs/laws.md)."""
         if self.delay_at_restart is not None:
-            at_s = self.delay_at_restart + max(delay_s, self.rest.delay_s)
+            at_s = self.delay_at_restart + max(delay_s, self.delay.delay_s)
             if at_s > self.not_before_s:
                 self.not_before_s = at_s
                 self.not_before_reason = RESTARTED
@@ -136,7 +136,7 @@ class Pace:
     def _restarted_s(self) -> float:
         """The same by the current rules, which may differ from those at the time of the lease."""
         restart_s = self.delay_at_restart
-        return NEVER if restart_s is None else restart_s + self.rest.delay_s
+        return NEVER if restart_s is None else restart_s + self.delay.delay_s
 
     @property
     def windowed(self) -> bool:
@@ -150,11 +150,11 @@ class Pace:
 
     def recompute(self) -> None:
         """Recompute the delay after a change of robots.txt, latency or controls."""
-        before_s = self.rest.delay_s
-        self.rest = politeness_delay(
+        before_s = self.delay.delay_s
+        self.delay = politeness_delay(
             self.rules, self.ask, latency_s=self.latency_s, slow_s=self.slow_s
         )
-        if self.rest.delay_s > before_s:
+        if self.delay.delay_s > before_s:
             self.revision += 1
 
     def set_ask(self, origin: str, ask: RobotsPacing) -> None:
@@ -167,7 +167,7 @@ class Pace:
             self.ask = strictest
             self.revision += 1  # of the lanes and the visit windows, too
             self.recompute()
-            self._rested_after_crash(self.rest.delay_s)
+            self._delay_after_crash(self.delay.delay_s)
 
     def forget_asks(self, origins: Iterable[str]) -> None:
         """Forget origins that leave memory. The pace they requested stays in force, except for a
@@ -199,8 +199,8 @@ class Pace:
             return None
         at_s = self.not_before_s
         lane = len(self.ends) + self.busy - lanes
-        if lane >= 0 and (rested_s := self.ends[lane] + self.rest.delay_s) > at_s:
-            at_s = rested_s
+        if lane >= 0 and (lane_s := self.ends[lane] + self.delay.delay_s) > at_s:
+            at_s = lane_s
         if self.backoff_until_s > at_s:
             at_s = self.backoff_until_s
         if self.delay_at_restart is not None:
@@ -226,7 +226,7 @@ class Pace:
         yield self.not_before_s, self.not_before_reason
         lane = self._lane()
         if lane >= 0:
-            delay_s, source = self.rest.delay_s, self.rest.source
+            delay_s, source = self.delay.delay_s, self.delay.source
             yield self.ends[lane] + delay_s, Reason(Wait.DELAY, source, delay_s)
         yield self.backoff_until_s, Reason(Wait.BACKOFF, status=self.backoff_status)
         if self.delay_at_restart is not None:
@@ -235,12 +235,12 @@ class Pace:
     def next_contact(self, now_s: float, wall_s: float) -> tuple[float, str]:
         """Return, after a contact, seconds until the next one may begin, and the source of that
         delay."""
-        rest = self.rest
+        delay = self.delay
         at_s = self.ready_s(now_s, lambda: wall_s)
-        if at_s is None or at_s <= now_s + rest.delay_s:
-            return rest.delay_s, rest.source
+        if at_s is None or at_s <= now_s + delay.delay_s:
+            return delay.delay_s, delay.source
         waits = self.wait(now_s, wall_s)
-        return at_s - now_s, rest.source if waits is None else waits[1].sentence
+        return at_s - now_s, delay.source if waits is None else waits[1].sentence
 
     # ------------------------------------------------------------ a contact
 
@@ -285,38 +285,38 @@ class Pace:
             self.unmeasured -= 1
             self.unproven += 1
         elif follows_s != NEVER:
-            rested_s = started_s - follows_s
-            if self.smallest_rest_s is None or rested_s < self.smallest_rest_s:
-                self.smallest_rest_s = rested_s
+            gap_s = started_s - follows_s
+            if self.smallest_rest_s is None or gap_s < self.smallest_rest_s:
+                self.smallest_rest_s = gap_s
         self.latency_s = smoothed_latency_s(self.latency_s, ended_s - started_s)
         if self.rules.latency_factor:  # else it has no say
             self.recompute()
         return unproven
 
-    def answered(self, status: int, *, refusal: bool, rest_s: float | None, now_s: float) -> bool:
+    def answered(self, status: int, *, refusal: bool, asked_s: float | None, now_s: float) -> bool:
         """Learn from an answer; return whether the host now backs off, to be committed immediately.
 
-        `refusal`: a 429 or 503 to a page. `rest_s`: the Retry-After of an answer of any status, if
+        `refusal`: a 429 or 503 to a page. `asked_s`: the Retry-After of an answer of any status, if
         it gave one.
         """
         self.denials = self.denials + 1 if status in (401, 403) else 0
         denied = self.denials >= DENIALS_MAX
-        if not (rest_s or refusal or denied):  # a Retry-After of 0 says nothing about our pace
+        if not (asked_s or refusal or denied):  # a Retry-After of 0 says nothing about our pace
             if self.backoff_level and status < 500 and status not in (401, 403, 429):
-                self.backoff_level -= 1  # forgiven by a success, which halves the next rest
+                self.backoff_level -= 1  # forgiven by a success, which halves the next backoff
             return False
         self.revision += 1
-        until_s = NEVER if rest_s is None else now_s + rest_s
+        until_s = NEVER if asked_s is None else now_s + asked_s
         if refusal or denied:
             self.backoff_level += 1
-        if denied or rest_s is None:
+        if denied or asked_s is None:
             self.denials = 0
             until_s = max(until_s, now_s + backoff_s(self.backoff_level))
         if until_s >= self.backoff_until_s:
             self.backoff_until_s = until_s
             # Of a single denial, its Retry-After is the reason.
             self.backoff_status = status if denied or status not in (401, 403) else None
-        return refusal or denied or until_s > now_s + self.rest.delay_s
+        return refusal or denied or until_s > now_s + self.delay.delay_s
 
     # ------------------------------------------------------------ for the store
 
@@ -324,13 +324,15 @@ class Pace:
         """The clock in its stored form. The next lease has one lane only, so the last end counts
         for all. put_off_s: the host has no work until then."""
         last_s = self.ends[-1] if self.ends else NEVER
-        next_s = max(self.not_before_s, self.backoff_until_s, last_s + self.rest.delay_s, put_off_s)
+        next_s = max(
+            self.not_before_s, self.backoff_until_s, last_s + self.delay.delay_s, put_off_s
+        )
         next_s = max(next_s, self._restarted_s)
         return HostClock(
             next_in_s=max(0.0, next_s - now_s),
             rested_s=now_s - last_s if self.ends else None,
-            delay_s=self.rest.delay_s,
-            delay_source=self.rest.source,
+            delay_s=self.delay.delay_s,
+            delay_source=self.delay.source,
             latency_s=self.latency_s,
             backoff_level=self.backoff_level,
             backoff_in_s=max(0.0, self.backoff_until_s - now_s),

@@ -17,7 +17,7 @@ from crawler.frontier.commands import LOOK_FOR_WORK, NEXT_PASS, CommandQueue
 from crawler.frontier.commit_buffer import CommitBuffer
 from crawler.frontier.fair_queue import ReadyLines
 from crawler.frontier.grant_limits import GrantLimits
-from crawler.frontier.host_queue import AddressClock, HostQueue, Permit
+from crawler.frontier.host_queue import AddressClock, HostQueue, Permit, plain_address
 from crawler.frontier.large_bodies import LargeBodies
 from crawler.frontier.pace import NEVER
 from crawler.frontier.process_contacts import share_contacts
@@ -63,7 +63,7 @@ class Permits:
         self._addresses = Addresses(shared=shared)
         self._wall = WallWatch(clock)
         self._closed = False
-        self._sharer = share_contacts(clock)
+        self._shared_contacts = share_contacts(clock)
         self.stops = Stops()
         self._resumed_s = NEVER
         self.pages_closed_by: Skip | None = None  # a limit of the run; robots.txt is still fetched
@@ -81,7 +81,8 @@ class Permits:
     def get(self, slot: str) -> HostQueue | None:
         return self._hosts.get(slot)
 
-    def hold(self, host: HostQueue) -> None:
+    def register(self, host: HostQueue) -> None:
+        """Grant permits for a host that has just been leased, from now on."""
         self._hosts[host.slot] = host
         self.limits.domains.add(host.domain)
         self.consider(host)
@@ -98,7 +99,7 @@ class Permits:
         self._bench.remove(host)
         if self._hosts.pop(host.slot, None) is not None:
             self.limits.domains.remove(host.domain)
-        self._refuse(host, f"{host.slot} is no longer held")
+        self._refuse(host, f"{host.slot} is no longer leased")
 
     # ------------------------------------------------------------ asking
 
@@ -119,7 +120,7 @@ class Permits:
         FrontierClosedError."""
         if self._closed or host.gone:
             raise FrontierClosedError("the crawl is ending")
-        if not (host.wants_permit or host.paused) and self._may_give:
+        if not (host.wants_permit or host.paused) and self._may_grant:
             now_s = self._clock.monotonic()  # nobody waits: the workbench is spared
             at_s = self._ready_s(host, now_s)
             if at_s is not None and at_s <= now_s:
@@ -165,7 +166,7 @@ class Permits:
         """Served before all others, if it is ready."""
         now_s = self._clock.monotonic()
         if host.tickets:
-            if self._may_give and (at_s := self._ready_since(host, now_s)) is not None:
+            if self._may_grant and (at_s := self._ready_since(host, now_s)) is not None:
                 self._serve_ticket(host, at_s, now_s)
             return
         if not host.in_line:
@@ -224,7 +225,7 @@ class Permits:
 
     def close(self) -> None:
         """No more permits; those granted stay valid."""
-        self._closed = self._sharer.closed = True
+        self._closed = self._shared_contacts.closed = True
         while ticket := _next_waiting(self._workers):
             ticket.refuse("the crawl is ending")
         for host in self._hosts.values():
@@ -245,7 +246,7 @@ class Permits:
         host = permit.host
         pace = host.pace
         permit.unproven = pace.end(permit.follows_s, permit.allowed_s, started_s, ended_s)
-        self._sharer.end(host.slot, ended_s, pace.rest.delay_s, pace.backoff_until_s)
+        self._shared_contacts.end(host.slot, ended_s, pace.delay.delay_s, pace.backoff_until_s)
         wall_s = self._clock.wall() - self._clock.monotonic()
         contact = Contact(
             start_at=started_s + wall_s, end_at=ended_s + wall_s, kind=kind, status=status
@@ -261,7 +262,7 @@ class Permits:
             return
         permit.over = True
         permit.host.pace.undo(permit.follows_s)
-        self._sharer.give_back(permit.host.slot)
+        self._shared_contacts.give_back(permit.host.slot)
         if permit.probe:
             self.stops.allow_probes(1)
         self._over(permit)
@@ -280,28 +281,29 @@ class Permits:
         """The address is free: seat the hosts in its queue, up to the first that waits for it
         alone, or that takes it immediately."""
         now_s, wall_s = self._clock.monotonic(), self._clock.wall()
-        while clock.queue and clock.held and not clock.busy:
+        while clock.queue and clock.leased and not clock.busy:
             host = clock.queue.pop(next(iter(clock.queue)))
             self.consider(host)
             waits = host.pace.wait(now_s, wall_s)
             if host.wants_permit and waits and waits[0] <= clock.ready_s:
                 return
 
-    def set_address(self, host: HostQueue, address: str, *, rest_s: float = 0.0) -> None:
+    def set_address(self, host: HostQueue, address: str, *, delay_s: float = 0.0) -> None:
         """Set the address this host is contacted at, whose clock counts too (with `per = "ip"`).
-        rest_s: how long it must rest, as far as the store knows."""
-        if host.address == address:
+        delay_s: its minimum delay from now on, as far as the store knows."""
+        plain = plain_address(address)
+        if host.address == plain:
             return
-        self._addresses.move(host, address, self._clock.monotonic(), rest_s)
+        self._addresses.move(host, plain, self._clock.monotonic(), delay_s)
         self.consider(host)
 
     def wanted_addresses(self) -> dict[str, float]:
-        """The addresses that this worker holds or would hold, with their delays."""
+        """The addresses that this worker leases or would lease, with their delays."""
         return self._addresses.wanted(self._hosts.values(), self._clock.monotonic())
 
-    def set_leased_addresses(self, held: Mapping[str, LeasedAddress]) -> None:
+    def set_leased_addresses(self, leased: Mapping[str, LeasedAddress]) -> None:
         """Set which of the wanted addresses this worker leases, and no others."""
-        for clock in self._addresses.set_leased(held, self._clock.monotonic()):
+        for clock in self._addresses.set_leased(leased, self._clock.monotonic()):
             self._free(clock)
         self._pump()
 
@@ -346,7 +348,7 @@ class Permits:
         if at_s > now_s and not self._wall.on and host.pace.windowed:
             self._wall.begin()
         if (clock := host.address_clock) is not None:
-            if clock.busy or not clock.held:
+            if clock.busy or not clock.leased:
                 clock.queue[host.slot] = host
                 return None
             at_s = max(at_s, clock.ready_s)
@@ -355,7 +357,7 @@ class Permits:
     def others_leave_s(self, host: HostQueue, now_s: float, *, claim: bool = False) -> float:
         """Return when the other crawls and sessions of this process leave the host to this one; see
         `SharedContacts.free_s`."""
-        return self._sharer.free_s(host.slot, now_s, host.pace.rest.delay_s, claim=claim)
+        return self._shared_contacts.free_s(host.slot, now_s, host.pace.delay.delay_s, claim=claim)
 
     @property
     def in_flight(self) -> int:
@@ -363,7 +365,7 @@ class Permits:
         return self.limits.open
 
     @property
-    def _may_give(self) -> bool:
+    def _may_grant(self) -> bool:
         return self.limits.allow and not self.stops.closed
 
     def next_pass(self) -> None:
@@ -373,7 +375,7 @@ class Permits:
 
     def _grant(self, host: HostQueue, at_s: float, now_s: float) -> Permit | None:
         """None: a session in another thread has just begun to contact the host."""
-        if not self._sharer.begin(host.slot, now_s, host.pace.rest.delay_s):
+        if not self._shared_contacts.begin(host.slot, now_s, host.pace.delay.delay_s):
             return None
         self.limits.begin(host.domain)
         clock = host.address_clock
@@ -386,7 +388,7 @@ class Permits:
         wanted_s = now_s if host.wanted_s is None else host.wanted_s
         permit.revision = host.pace.revision
         permit.could_s = max(permit.allowed_s, wanted_s, self._resumed_s)
-        if host.pace.rest.delay_s:  # else nothing is ever late
+        if host.pace.delay.delay_s:  # else nothing is ever late
             # A host that has not been contacted yet does not show that we are late.
             late_s = 0.0 if permit.follows_s == NEVER else now_s - permit.could_s
             if self.limits.count_in_pass(late_s, now_s):
@@ -415,7 +417,7 @@ class Permits:
             or self._buffer.full
         ):
             return None
-        while self._may_give and (host := self._ready.pop(self.limits.allow_domain, now_s)):
+        while self._may_grant and (host := self._ready.pop(self.limits.allow_domain, now_s)):
             if host.prefetched and (at_s := self._ready_since(host, now_s)) is not None:
                 permit = self._grant(host, at_s, now_s)
                 if permit is not None:
@@ -445,7 +447,7 @@ class Permits:
             if (at_s := self._ready_since(host, now_s)) is None:
                 continue
             if host.tickets:
-                if not self._may_give:
+                if not self._may_grant:
                     kept.append((host, at_s))
                     continue
                 if host.yields and self._serve_page_first(host):
@@ -506,7 +508,7 @@ class Permits:
         at_s = self._bench.next_at()
         if (refused_until_s := self.limits.pages.refused_until_s) < math.inf and self._ready:
             at_s = refused_until_s if at_s is None else min(at_s, refused_until_s)
-        if at_s is None or not self._may_give:
+        if at_s is None or not self._may_grant:
             if at_s is None or not self._wall.on or self.stops.paused:
                 return None  # the next permit to end, the next pass, or the end of the pause
             return self._wall.look_s

@@ -55,7 +55,7 @@ class Register:
         self._room = FIRST_ROOM
 
     def add(self, slot: str, by: ReferenceType[SharedContacts], now_s: float) -> _Contacts:
-        """Called with the lock held."""
+        """The caller has the lock."""
         if len(self.hosts) >= self._room:
             self._make_room(now_s)
         contacts = self.hosts[slot] = _Contacts(by)
@@ -199,7 +199,7 @@ def forget_contacts() -> None:
 
 
 def _forget_parent() -> None:
-    """The contacts of the parent process are not ours, and another thread may have held the
+    """The contacts of the parent process are not ours, and another thread may have had the
     lock."""
     global _real  # noqa: PLW0603
     _real = Register()

@@ -37,7 +37,7 @@ class Wait(enum.Enum):
     ROBOTS_ROOM = enum.auto()
     ROBOTS_ELSEWHERE = enum.auto()
     ROBOTS_PAUSED = enum.auto()
-    ROBOTS_HELD = enum.auto()
+    ROBOTS_HOST_LEASED = enum.auto()
     HOST_FULL = enum.auto()  # its limit of pages or bytes is reached
     RUN_LIMITED = enum.auto()
     LEASED_ELSEWHERE = enum.auto()
@@ -108,12 +108,12 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.ROBOTS_ROOM: "its robots.txt waits for those of other hosts",
     Wait.ROBOTS_ELSEWHERE: "its robots.txt is waiting for {source}: {because}",
     Wait.ROBOTS_PAUSED: "its robots.txt redirects to {source}, which is paused by an operator",
-    Wait.ROBOTS_HELD: "its robots.txt redirects to {source}, which another worker holds",
+    Wait.ROBOTS_HOST_LEASED: "its robots.txt redirects to {source}, leased by another worker",
     Wait.HOST_FULL: "{source} has been reached",
     Wait.RUN_LIMITED: "{source} has been reached",
     Wait.GIVEN_UP: "its URLs were given up, because no connection could be made ({source})",
     Wait.FORBIDDEN: "the config does not allow connecting to it ({source})",
-    Wait.LEASED_ELSEWHERE: "another worker holds this host",
+    Wait.LEASED_ELSEWHERE: "another worker has leased this host",
     Wait.IDLE: "no work to do",
 }
 

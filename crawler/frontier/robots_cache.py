@@ -135,7 +135,7 @@ class RobotsCache:
             self.measure(origin)
 
     def forget(self, host: HostQueue) -> None:
-        """The host is no longer held."""
+        """The host is no longer leased."""
         for name in host.pace.asks:
             origin = self._origins.get(name)
             if origin and origin.host is host:
@@ -167,8 +167,8 @@ class RobotsCache:
 
     def measure(self, origin: Origin) -> None:
         """Update the memory figures after a change of its robots.txt."""
-        held = self._origins.get(origin.name) is origin and origin.loaded
-        if not (held and origin.size_bytes):
+        cached = self._origins.get(origin.name) is origin and origin.loaded
+        if not (cached and origin.size_bytes):
             self.budget.forget(origin)
         elif origin.policy is not None and origin.large:
             self.budget.keep(origin, origin.policy.memory_bytes, large=True)

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class FrontierClosedError(Exception):
-    """No permit will come: the crawl is ending, or the host is no longer held."""
+    """No permit will come: the crawl is ending, or the host is no longer leased."""
 
 
 class Ticket(Generic[T]):

@@ -116,7 +116,7 @@ class Waiting:
             return 0.0, IN_FLIGHT
         at_s, reason = waits
         if (clock := host.address_clock) is not None:
-            if not clock.held:
+            if not clock.leased:
                 at_s = max(at_s, now_s + ADDRESS_LOOK_S)
                 reason = Reason(Wait.ADDRESS_ELSEWHERE, host.address or "")
             elif clock.ready_s > at_s:
@@ -153,7 +153,7 @@ class Waiting:
         if origin.waits_for_room:
             return NextMove(now_s, ROBOTS_ROOM)
         if at is None and origin.waits_elsewhere:
-            return NextMove(now_s, Reason(Wait.ROBOTS_HELD, origin.waits_elsewhere))
+            return NextMove(now_s, Reason(Wait.ROBOTS_HOST_LEASED, origin.waits_elsewhere))
         if at is None:
             return NextMove(now_s, ROBOTS_FETCHED)
         if at.paused:

@@ -197,7 +197,7 @@ class Worker:
             else:
                 visited = await self._visit(permit, request, place)
         finally:
-            if place.held:
+            if place.has_room:
                 place.leave()
             if not (visited or queued.sitemap):
                 self._limits.give_page_back()

@@ -33,7 +33,9 @@ ROOM_SHARE = 0.05  # of the time, at most, is spent on looking for them
 UNUSED_S = 5.0
 # Of a worker that shares its crawl:
 CLAIM_FIRST = 8  # hosts claimed by one that has none; then as many as it has, if there are
-ELSEWHERE_MAX = 10_000  # hosts that others hold, of which it is known when they were asked for
+ELSEWHERE_MAX = (
+    10_000  # hosts that other workers lease, of which it is known when they were asked for
+)
 POLLED = 32  # hosts asked for URLs that others found, in one look
 SHARED_OUT_S = 10.0  # for this long after sharing hosts out, no more are claimed
 
@@ -76,7 +78,9 @@ class HostLeases:
         self._shared_out_s = NEVER
         self._polled = 0
         self.full_until_s = NEVER  # there is no room, and none is looked for before
-        self.leasing = asyncio.Lock()  # what the store leases is held before more is asked for
+        self.leasing = (
+            asyncio.Lock()
+        )  # what the store leases is registered before more is asked for
         self._full: dict[
             str, _PutAway
         ] = {}  # leased to the end of the run, but no longer in memory
@@ -85,7 +89,7 @@ class HostLeases:
 
     @property
     def room(self) -> int:
-        """How many more hosts may be held."""
+        """How many more hosts may be leased."""
         return HOSTS_HELD_MAX - len(self._permits)
 
     @property
@@ -93,10 +97,10 @@ class HostLeases:
         """How many hosts to claim next: of a shared crawl, not all that there are."""
         if not self._others.shared:
             return min(CLAIM_HOSTS, self.room)
-        held = len(self._permits)
+        leased = len(self._permits)
         if self._crawl.clock.monotonic() < self._shared_out_s + SHARED_OUT_S:
-            return self._hosts_max - held
-        return min(CLAIM_HOSTS, self.room, max(CLAIM_FIRST, held))
+            return self._hosts_max - leased
+        return min(CLAIM_HOSTS, self.room, max(CLAIM_FIRST, leased))
 
     # ------------------------------------------------------------ leasing
 
@@ -221,7 +225,7 @@ class HostLeases:
         if not self._may_leave(host):
             return False
         if self._callers_only:
-            return self._is_rested(host)
+            return self._delay_is_over(host)
         move = self._frontier.waiting.next_move(host)
         if move is None:
             return not host.in_memory  # else its last outcome is being committed
@@ -241,9 +245,9 @@ class HostLeases:
             self.release(host)
         self._poll(waiting)
         now_s = self._crawl.clock.monotonic()
-        held, hungry = len(self._permits), self._others.hungry
-        if hungry and held > 1 and now_s >= self._shared_out_s + SHARED_OUT_S:
-            self._share_out(held - max(1, held // (1 + hungry)))
+        leased, hungry = len(self._permits), self._others.hungry
+        if hungry and leased > 1 and now_s >= self._shared_out_s + SHARED_OUT_S:
+            self._share_out(leased - max(1, leased // (1 + hungry)))
 
     def _poll(self, waiting: Sequence[HostQueue]) -> None:
         """Some of these at a time: others may have found URLs of them."""
@@ -267,10 +271,10 @@ class HostLeases:
         before_s = self._crawl.clock.monotonic() - UNUSED_S
         unused = list(itertools.takewhile(lambda host: host.used_s <= before_s, self._permits))
         for host in unused:
-            if self._may_leave(host) and self._is_rested(host):
+            if self._may_leave(host) and self._delay_is_over(host):
                 self.release(host)
 
-    def _is_rested(self, host: HostQueue) -> bool:
+    def _delay_is_over(self, host: HostQueue) -> bool:
         """Whether it may be contacted now: its delay and the waits for its origins are over."""
         now_s = self._crawl.clock.monotonic()
         return self._frontier.waiting.why(host)[1] is READY and all(
@@ -294,7 +298,7 @@ class HostLeases:
     async def release_all(self) -> None:
         """Release every host; returns when that is committed."""
         for host in list(self._permits):
-            if not host.busy:  # as after a crash, its next holder waits the full delay first
+            if not host.busy:  # as after a crash, its next worker waits the full delay first
                 self.release(host)
         await self._committer.flush()
         for n, away in enumerate(list(self._full.values()), 1):

@@ -75,11 +75,11 @@ class HostSupply:
             now_s = self._clock.monotonic()
             if self._permits.in_flight:
                 self.idle = False
-            rest_s = LOOK_EVERY_S
+            pause_s = LOOK_EVERY_S
             if not self._is_busy():  # it may be the end
-                rest_s = min(rest_s, max(look_s / LOOK_SHARE, LOOK_QUIET_S))
-            if now_s < looked_s + rest_s:
-                wake_s: float | None = looked_s + rest_s
+                pause_s = min(pause_s, max(look_s / LOOK_SHARE, LOOK_QUIET_S))
+            if now_s < looked_s + pause_s:
+                wake_s: float | None = looked_s + pause_s
             else:
                 looked_s = now_s
                 wake_s = await self._look(now_s)
@@ -87,7 +87,7 @@ class HostSupply:
                     return
                 look_s = self._clock.monotonic() - now_s
             if self._others.shared:
-                shared_s = max(self._shared_look_s + SHARED_LOOK_S, looked_s + rest_s)
+                shared_s = max(self._shared_look_s + SHARED_LOOK_S, looked_s + pause_s)
                 wake_s = shared_s if wake_s is None else min(wake_s, shared_s)
             await self._sleep(wake_s)
 
@@ -233,11 +233,11 @@ class HostSupply:
             patience_s = min(patience_s, IDLE_PATIENCE_S)
         horizon_s = now_s + patience_s
         again_s = horizon_s if self._runs_forever else self._frontier.progress_s + patience_s
-        rested_s = self._permits.next_at()
-        if rested_s is not None and rested_s <= min(horizon_s, again_s):
+        ready_s = self._permits.next_at()
+        if ready_s is not None and ready_s <= min(horizon_s, again_s):
             # The common case, without a look at each of thousands of hosts (10 µs each): what may
             # happen sooner wakes this.
-            return max(rested_s, now_s + LOOK_EVERY_S)
+            return max(ready_s, now_s + LOOK_EVERY_S)
         first_s, paused = self._first_move(horizon_s, again_s)
         outlook = await self._crawl.store.outlook(self._crawl.session)
         if outlook.claimable_in_s is not None:
@@ -251,8 +251,8 @@ class HostSupply:
             and await self._due_robots.fetch()
         ):
             return soon_s
-        if outlook.robots_rest_s and now_s + outlook.robots_rest_s <= again_s:
-            return max(now_s + outlook.robots_rest_s, soon_s)
+        if outlook.robots_delay_s and now_s + outlook.robots_delay_s <= again_s:
+            return max(now_s + outlook.robots_delay_s, soon_s)
         if outlook.revisit_in_s == 0 and await self._due_pages.take_up():
             return soon_s
         quiet_s = self._frontier.progress_s + patience_s

@@ -20,7 +20,7 @@ async def check_roots(config: Config, store: Store) -> bool:
             found = True
             check_identity(config, urls)
             if config.has_contact:
-                break  # then it holds for all
+                break  # then it applies to all
     return found
 
 

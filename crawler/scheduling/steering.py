@@ -156,12 +156,12 @@ class Steering:
 
     def _retry_leased(self, host: str | None, code: str | None) -> None:
         """Try origins again that were given up, and do not end for lack of progress before."""
-        for held in [one for one in self._permits if host in (None, one.slot)]:
-            for origin, lost in list(held.out_of_reach.items()):
+        for leased in [one for one in self._permits if host in (None, one.slot)]:
+            for origin, lost in list(leased.out_of_reach.items()):
                 if lost.given_up:
-                    del held.out_of_reach[origin]
-                    self._frontier.reopen(held, origin)
-            self._frontier.want(held)
+                    del leased.out_of_reach[origin]
+                    self._frontier.reopen(leased, origin)
+            self._frontier.want(leased)
         if code in (None, FailureCode.QUARANTINED):
             self._frontier.robots.release(host)
         self._work_added()

@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class TaskSet:
-    """The command LookForWork announces the end of a task; `failure` holds the first exception,
+    """The command LookForWork announces the end of a task; `failure` is the first exception,
     which the command loop must raise."""
 
     def __init__(self, commands: CommandQueue) -> None:

@@ -204,8 +204,8 @@ class Control:
             reason=self._sentence(reason),
             in_flight=held.busy,
             prefetched=len(held.prefetched),
-            delay_s=held.pace.rest.delay_s,
-            delay_source=held.pace.rest.source,
+            delay_s=held.pace.delay.delay_s,
+            delay_source=held.pace.delay.source,
         )
 
     def host_urls(self, host: str) -> HostUrls | None:

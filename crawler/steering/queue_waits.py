@@ -109,7 +109,7 @@ def reason_of(wait: Wait) -> QueueReason:
             return QueueReason.BACKOFF
         case Wait.ROBOTS_NEEDED | Wait.ROBOTS_FETCHED | Wait.ROBOTS_ELSEWHERE:
             return QueueReason.ROBOTS
-        case Wait.ROBOTS_PAUSED | Wait.ROBOTS_HELD | Wait.ROBOTS_ROOM:
+        case Wait.ROBOTS_PAUSED | Wait.ROBOTS_HOST_LEASED | Wait.ROBOTS_ROOM:
             return QueueReason.ROBOTS
         case Wait.CLOSED:
             return QueueReason.CLOSED

@@ -183,7 +183,7 @@ class Leases:
                 return Glance(clock=lease.clock, paused=lease.paused, slow_s=lease.slow_s)
         return Glance(clock=None)
 
-    def address_rest_s(self, address: str, at: Moment) -> float:
+    def address_delay_s(self, address: str, at: Moment) -> float:
         """How long an address must rest yet after the contacts with its hosts. Only time that is
         proven to have passed counts, and none after a contact that may have been broken off."""
         rows = self._sql.read(list[_AddressRow], "address_delays", address, HOSTS_AT_ADDRESS)

@@ -127,7 +127,7 @@ class RobotsCopies:
     def next_due(self, now_s: float) -> tuple[float | None, float | None]:
         """Return the seconds until the first robots.txt may be requested, and until the first of
         those that are due already; None: there is none."""
-        best_s = rest_s = None
+        best_s = delay_s = None
         for due_in, free_in in self.sql.rows("next_robots", now_s, now_s):
             due_in_s, free_in_s = float(due_in or 0.0), float(free_in or 0.0)
             if best_s is not None and (best_s == 0.0 or due_in_s >= best_s):
@@ -135,8 +135,8 @@ class RobotsCopies:
             at_s = max(0.0, due_in_s, free_in_s)
             best_s = at_s if best_s is None else min(best_s, at_s)
             if due_in_s <= 0.0:
-                rest_s = best_s
-        return best_s, rest_s
+                delay_s = best_s
+        return best_s, delay_s
 
     def mark_late(self, origins: Iterable[int], now_s: float) -> None:
         """Mark origins of pages that were requested before the origins had an answer."""

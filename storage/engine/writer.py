@@ -293,15 +293,15 @@ class Writer:
         remains."""
         return self.leases.glance(slot, self.at)
 
-    def address_rest_s(self, address: str) -> float:
+    def address_delay_s(self, address: str) -> float:
         """Return for how many seconds an IP address must rest yet after the last contacts with
         hosts there, of this session and earlier ones; see `HostClock.address`."""
-        return self.leases.address_rest_s(address, self.at)
+        return self.leases.address_delay_s(address, self.at)
 
     def outlook(self, session: int) -> Outlook:
         """Return when work of hosts that are not leased falls due."""
         now_s = self.at.now_s
-        robots_in_s, robots_rest_s = self.copies.next_due(now_s)
+        robots_in_s, robots_delay_s = self.copies.next_due(now_s)
         row = self.sql.row("next_claim")
         claimable_in_s = None
         if row is not None and row[0] is not None:
@@ -309,7 +309,7 @@ class Writer:
         return Outlook(
             claimable_in_s=claimable_in_s,
             robots_in_s=robots_in_s,
-            robots_rest_s=robots_rest_s,
+            robots_delay_s=robots_delay_s,
             revisit_in_s=self.plans.next_in_s(now_s),
         )
 

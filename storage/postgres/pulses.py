@@ -31,7 +31,7 @@ BLOCKED_S: Final = 3.0  # a transaction that has not ended for so long may wait 
 _ORDERS_DROPPED_EVERY: Final = 600  # pulses
 _CLOSE_S: Final = 1.0  # for the server to see the connection end
 _OthersShape = list[tuple[int, int, float, int, int]]  # id, beat, lease_s, idle, hungry
-_HeldShape = list[tuple[str, float, int]]
+_LeasedShape = list[tuple[str, float, int]]
 _OrdersShape = list[tuple[int, str, dict[str, object]]]
 
 
@@ -164,7 +164,7 @@ class Pulses:
         self._activity = SessionActivity()
         self._count = 0
         self._times_opened = 0
-        self._holds_addresses = False
+        self._has_addresses = False
         self.renewals = 0  # that were answered
         self.renewals_s = 0.0  # the round trips of all of them
         self.renewals_failed = 0
@@ -258,7 +258,7 @@ class Pulses:
         dead = {key for key, _ in self.silent}
         idle = {key: bool(is_idle) for key, *_, is_idle, _ in others}
         orders = sql.read(_OrdersShape, "orders_after", session, self._order)
-        addresses = self._hold(session, status.addresses, sql)
+        addresses = self._lease_addresses(session, status.addresses, sql)
         if self._count % _ORDERS_DROPPED_EVERY == 0:
             sql.run("drop_orders")
         paused = self._read_state(session, known, max(limits_s.values(), default=0.0), sql)
@@ -303,13 +303,13 @@ class Pulses:
             sql.run("settle_return", settled_return)
         return bool(paused)
 
-    def _hold(
+    def _lease_addresses(
         self, session: int, wanted: Mapping[str, float], sql: PostgresStatements
     ) -> Mapping[str, LeasedAddress]:
-        """Hold these addresses, with their delays in seconds, and no others."""
-        if not wanted and not self._holds_addresses:
+        """Lease these addresses, with their delays in seconds, and no others."""
+        if not wanted and not self._has_addresses:
             return {}
         asked = msgspec.json.encode(wanted).decode()
-        held = sql.read(_HeldShape, "hold_addresses", session, asked)
-        self._holds_addresses = bool(held)
-        return {name: LeasedAddress(rest_s, bool(wanted)) for name, rest_s, wanted in held}
+        leased = sql.read(_LeasedShape, "lease_addresses", session, asked)
+        self._has_addresses = bool(leased)
+        return {name: LeasedAddress(delay_s, bool(wanted)) for name, delay_s, wanted in leased}

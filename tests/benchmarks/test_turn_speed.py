@@ -102,7 +102,7 @@ def resting_hosts() -> Callable[[], int]:
     permits = frontier.permits
     rules = PacingRules(delay=PACE_S)  # and the default latency factor
     for n in range(HOSTS):
-        permits.hold(
+        permits.register(
             HostQueue(lease(f"h{n}.test", 2), rules, now_s=clock.now_s + n * PACE_S / HOSTS)
         )
 

@@ -90,8 +90,8 @@ PACING: Final = (
     Mutant(
         "off by one in the lane whose delay counts",
         "crawler/frontier/pace.py",
-        "lane = len(self.ends) + self.busy - lanes\n        if lane >= 0 and (rested_s",
-        "lane = len(self.ends) + self.busy - lanes - 1\n        if lane >= 0 and (rested_s",
+        "lane = len(self.ends) + self.busy - lanes\n        if lane >= 0 and (lane_s",
+        "lane = len(self.ends) + self.busy - lanes - 1\n        if lane >= 0 and (lane_s",
     ),
     Mutant(
         "min for max in a backoff by Retry-After",
@@ -390,8 +390,8 @@ PERMITS: Final = (
     Mutant(
         "an address that is new need not wait",
         "crawler/frontier/addresses.py",
-        "clock = AddressClock(now_s + rest_s, now_s, held=not self._shared)",
-        "clock = AddressClock(now_s, now_s, held=not self._shared)",
+        "clock = AddressClock(now_s + delay_s, now_s, leased=not self._shared)",
+        "clock = AddressClock(now_s, now_s, leased=not self._shared)",
     ),
     Mutant(
         "a resumed host is not seated again",
@@ -601,7 +601,7 @@ WORKERS: Final = (
     Mutant(
         "the delay of an address taken over is ignored",
         "crawler/frontier/addresses.py",
-        "clock.ready_s = max(clock.ready_s, now_s + answer.rest_s)",
+        "clock.ready_s = max(clock.ready_s, now_s + answer.delay_s)",
         "clock.ready_s = now_s",
     ),
     Mutant(
@@ -613,7 +613,7 @@ WORKERS: Final = (
     Mutant(
         "hosts in memory are not renewed after others asked for some",
         "crawler/scheduling/host_leases.py",
-        "            self._share_out(held - max(1, held // (1 + hungry)))",
+        "            self._share_out(leased - max(1, leased // (1 + hungry)))",
         "            pass",
     ),
     Mutant(
@@ -666,22 +666,22 @@ MORE: Final = (
         "        self._over",
     ),
     Mutant(
-        "hosts are contacted at addresses that another worker holds",
+        "hosts are contacted at addresses that another worker leases",
         "crawler/frontier/permits.py",
-        "            if clock.busy or not clock.held:\n",
+        "            if clock.busy or not clock.leased:\n",
         "            if clock.busy:\n",
     ),
     Mutant(
         "min for max in the delay of an address of several hosts",
         "crawler/frontier/addresses.py",
-        "rests[clock] = max(rests.get(clock, 0.0), rest_s)",
-        "rests[clock] = min(rests.get(clock, rest_s), rest_s)",
+        "delays[clock] = max(delays.get(clock, 0.0), delay_s)",
+        "delays[clock] = min(delays.get(clock, delay_s), delay_s)",
     ),
     Mutant(
-        "addresses count as held after the leases were lost",
+        "addresses count as leased after the leases were lost",
         "crawler/frontier/addresses.py",
         '        """Other workers may have contacted all of them."""\n'
-        "        for clock in self._clocks.values():\n            clock.held = False\n",
+        "        for clock in self._clocks.values():\n            clock.leased = False\n",
         '        """Other workers may have contacted all of them."""\n',
     ),
     Mutant(

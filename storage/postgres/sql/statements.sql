@@ -237,7 +237,7 @@ FROM sessions WHERE ended_at IS NULL AND id <> $1::bigint;
 -- Holds the addresses of $2, given with their delays, as far as no other session does, and frees
 -- the session's others. Returns those that it holds. A session that is being reaped holds none: `reap` waits
 -- for this, or this finds it ended.
--- name: hold_addresses
+-- name: lease_addresses
 WITH l AS MATERIALIZED (
   SELECT id FROM sessions WHERE id = $1::bigint AND ended_at IS NULL FOR KEY SHARE
 ),

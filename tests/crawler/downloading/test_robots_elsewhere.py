@@ -1,4 +1,4 @@
-"""A robots.txt that redirects to a host which another worker holds."""
+"""A robots.txt that redirects to a host that another worker has leased."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_else_it_waits_and_asks_for_the_host_once_a_second(shared: SharedW
     assert worker.store.calls - before < 5 * 8
     now = worker.control.host_now("small.test")
     assert now is not None
-    assert now.reason == "its robots.txt redirects to big.test, which another worker holds"
+    assert now.reason == "its robots.txt redirects to big.test, leased by another worker"
     assert [entry.host for entry in worker.requests] == ["small.test"]
     other.end()
     await shared.wait(2)

@@ -191,7 +191,7 @@ async def test_pages_wait_until_the_copy_is_committed(
 
     async def slow(*args: object, **kwargs: object) -> Completed:
         answers.append(rig.robots.check(host, "http://a.test/x"))
-        delays.append(host.pace.rest.delay_s)
+        delays.append(host.pace.delay.delay_s)
         await rig.clock.sleep_until(rig.clock.monotonic() + 5)
         answers.append(rig.robots.check(host, "http://a.test/x"))
         return await put(*args, **kwargs)  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ async def test_it_waits_for_a_host_that_another_worker_holds(shared: SharedWorld
         await shared.wait(30)
         assert not any(task.done() for task in asked)
         turn = await client.next_turn("http://a.test/")
-        assert turn.reason == "another worker holds this host"
+        assert turn.reason == "another worker has leased this host"
         assert isinstance(await get(client, "http://b.test/"), Answer)
         update = HostUpdate(slot="a.test", epoch=lease.epoch, clock=HostClock(), release=True)
         await other.complete(other.number, Batch(hosts=[update]))

@@ -44,30 +44,30 @@ def test_backing_off_and_being_forgiven() -> None:
     pace = make_pace(now_s=now)
     rests = []
     for _ in range(3):
-        assert pace.answered(503, refusal=True, rest_s=None, now_s=now)
+        assert pace.answered(503, refusal=True, asked_s=None, now_s=now)
         rests.append(pace.backoff_until_s - now)
         now = pace.backoff_until_s
     assert rests == [60, 120, 240]
     assert pace.lanes() == 1
     for _ in range(3):
-        assert not pace.answered(200, refusal=False, rest_s=None, now_s=now)
-    pace.answered(503, refusal=True, rest_s=None, now_s=now)
+        assert not pace.answered(200, refusal=False, asked_s=None, now_s=now)
+    pace.answered(503, refusal=True, asked_s=None, now_s=now)
     assert pace.backoff_until_s - now == 60
-    pace.answered(429, refusal=True, rest_s=5000, now_s=now)
+    pace.answered(429, refusal=True, asked_s=5000, now_s=now)
     assert pace.backoff_until_s - now == 5000
     assert pace.wait(now, now) == (now + 5000, Reason(Wait.BACKOFF, status=429))
-    pace.answered(301, refusal=False, rest_s=6000, now_s=now)
+    pace.answered(301, refusal=False, asked_s=6000, now_s=now)
     assert pace.wait(now, now) == (now + 6000, Reason(Wait.BACKOFF, status=301))
 
 
 def test_twenty_denials_in_a_row_rest_the_host_too() -> None:
     pace = make_pace(now_s=1000)
     for _ in range(19):
-        assert not pace.answered(403, refusal=False, rest_s=None, now_s=1000)
-    assert not pace.answered(200, refusal=False, rest_s=None, now_s=1000)
+        assert not pace.answered(403, refusal=False, asked_s=None, now_s=1000)
+    assert not pace.answered(200, refusal=False, asked_s=None, now_s=1000)
     for _ in range(19):
-        assert not pace.answered(401, refusal=False, rest_s=None, now_s=1000)
-    assert pace.answered(403, refusal=False, rest_s=None, now_s=1000)
+        assert not pace.answered(401, refusal=False, asked_s=None, now_s=1000)
+    assert pace.answered(403, refusal=False, asked_s=None, now_s=1000)
     assert pace.backoff_until_s == 1060
     assert pace.backoff_status == 403
 
@@ -125,11 +125,11 @@ def test_law_1_contacts_of_a_time_with_one_lane_count_when_more_lanes_open() -> 
     """In no delay are there more contacts than lanes, although each of these followed the one
     before."""
     pace = make_pace(now_s=1000.0, lanes=3)
-    pace.answered(503, refusal=True, rest_s=None, now_s=1000.0)
+    pace.answered(503, refusal=True, asked_s=None, now_s=1000.0)
     for at_s in (1060.0, 1061.1, 1062.2):
         assert pace.lanes() == 1
         contact(pace, at_s)
-    pace.answered(200, refusal=False, rest_s=None, now_s=1062.3)
+    pace.answered(200, refusal=False, asked_s=None, now_s=1062.3)
     assert pace.lanes() == 3
     pace.slow_s = 10.0
     pace.recompute()
@@ -200,7 +200,7 @@ def test_the_stored_clock_is_the_latest_of_all_waits() -> None:
         if end_s is not None:
             contact(pace, end_s, took_s=0.0)
         if backoff_s:
-            pace.answered(429, refusal=True, rest_s=backoff_s, now_s=now_s)
+            pace.answered(429, refusal=True, asked_s=backoff_s, now_s=now_s)
         stored = pace.clock(now_s, put_off_s=put_off_s, connect_failures=4)
         assert (stored.next_in_s, stored.rested_s) == (next_in_s, rested_s)
         assert stored.backoff_in_s == (backoff_s or 0.0)
@@ -236,14 +236,14 @@ def test_the_strictest_file_of_the_host_counts_also_when_it_left_memory() -> Non
     ):
         revision = pace.revision
         pace.set_ask(origin, ask)
-        assert (pace.rest.delay_s, pace.revision > revision) == (delay_s, stricter)
+        assert (pace.delay.delay_s, pace.revision > revision) == (delay_s, stricter)
         assert ready(pace, 1000.0) == 1000.0 + delay_s
     pace.forget_asks(["http://b.test", "http://unknown.test"])
     pace.set_ask("http://a.test", RobotsPacing())
-    assert pace.rest.delay_s == 9.0  # no longer doubled
+    assert pace.delay.delay_s == 9.0  # no longer doubled
     pace.forget_asks(["http://a.test"])
     pace.set_ask("http://a.test", lax)
-    assert pace.rest.delay_s == 9.0
+    assert pace.delay.delay_s == 9.0
 
 
 def test_what_a_caller_reads_of_the_next_contact() -> None:
@@ -252,7 +252,7 @@ def test_what_a_caller_reads_of_the_next_contact() -> None:
     assert pace.next_contact(1000.0, 0.0) == (1.0, "politeness.delay")
     contact(pace, 1000.0, took_s=0.0)
     assert pace.next_contact(1000.0, 0.0) == (1.0, "politeness.delay")
-    pace.answered(503, refusal=True, rest_s=90.0, now_s=1000.0)
+    pace.answered(503, refusal=True, asked_s=90.0, now_s=1000.0)
     wait_s, source = pace.next_contact(1010.0, 0.0)
     assert (wait_s, source) == (80.0, Reason(Wait.BACKOFF, status=503).sentence)
     assert pace.next_contact(1089.0, 0.0) == (1.0, "politeness.delay")
@@ -296,7 +296,7 @@ def test_the_wait_that_is_explained_is_the_wait_that_is_kept(
         elif deed == "undo" and under_way:
             pace.undo(under_way.pop())
         elif deed == "refusal":
-            pace.answered(503, refusal=True, rest_s=float(after_s), now_s=now_s)
+            pace.answered(503, refusal=True, asked_s=float(after_s), now_s=now_s)
         elif deed == "slow":
             pace.slow_s = float(after_s)
             pace.recompute()

@@ -133,7 +133,7 @@ def test_law_1_is_never_broken_at_any_load(
             crawlers = Crawlers(clock, driven, latency)
             for n, (delay, lanes, pages) in enumerate(hosts):
                 rules = PacingRules(delay=delay, concurrency_per_host=lanes, latency_factor=0)
-                driven.permits.hold(make_host(clock, f"h{n}.test", pages=pages, rules=rules))
+                driven.permits.register(make_host(clock, f"h{n}.test", pages=pages, rules=rules))
             await crawlers.until_empty(workers=limit + 1)
             for n, (delay, lanes, pages) in enumerate(hosts):
                 log = sorted(crawlers.log.get(f"h{n}.test", []))
@@ -156,7 +156,7 @@ async def test_an_hour_of_politeness_in_milliseconds() -> None:
         crawlers = Crawlers(clock, driven)
         rules = PacingRules(delay=10)
         for n in range(20):
-            driven.permits.hold(make_host(clock, f"h{n}.test", pages=360, rules=rules))
+            driven.permits.register(make_host(clock, f"h{n}.test", pages=360, rules=rules))
         await crawlers.until_empty(workers=10)
         assert clock.elapsed_s >= 3600
         for n in range(20):
@@ -173,7 +173,7 @@ async def test_the_head_of_the_heap_wakes_it_up_on_time() -> None:
         crawlers = Crawlers(clock, driven)
         for n in range(300):
             rules = PacingRules(delay=1 + n / 100, latency_factor=0)
-            driven.permits.hold(make_host(clock, f"h{n}.test", pages=5, rules=rules))
+            driven.permits.register(make_host(clock, f"h{n}.test", pages=5, rules=rules))
         await crawlers.until_empty(workers=300)
         assert max(crawlers.lateness_s) < 1e-6
 
@@ -184,7 +184,7 @@ async def test_a_crawl_delay_counts_for_the_rest_after_the_contact_that_brought_
         crawlers = Crawlers(clock, driven)
         host = make_host(clock, pages=2, rules=PacingRules(concurrency_per_host=3))
         host.paused = True
-        driven.permits.hold(host)
+        driven.permits.register(host)
         host.paused = False
         permit = await driven.acquire(host)
         host.pace.set_ask("http://a.test", RobotsPacing(crawl_delay_s=5))
@@ -204,7 +204,7 @@ def _opens_at_night(host: HostQueue, now_s: float) -> None:
 
 
 def _refuses(host: HostQueue, now_s: float) -> None:
-    host.pace.answered(503, refusal=True, rest_s=600.0, now_s=now_s)
+    host.pace.answered(503, refusal=True, asked_s=600.0, now_s=now_s)
 
 
 def _answers_slowly(host: HostQueue, now_s: float) -> None:
@@ -226,7 +226,7 @@ async def test_law_1_a_permit_is_void_when_another_lane_brings_a_stricter_pace(
         driven = DrivenFrontier(clock)
         rules = PacingRules(delay=1, latency_factor=1, concurrency_per_host=3)
         host = make_host(clock, pages=3, rules=rules)
-        driven.permits.hold(host)
+        driven.permits.register(host)
         _, unused = await driven.next(), await driven.next()
         assert unused is not None
         assert not driven.permits.is_void(unused)
@@ -239,7 +239,7 @@ async def test_a_permit_granted_before_a_pause_or_hold_is_void_until_it_is_over(
     async with JumpClock() as clock:
         driven = DrivenFrontier(clock)
         host = make_host(clock, rules=PacingRules(delay=1))
-        driven.permits.hold(host)
+        driven.permits.register(host)
         held = HoldReason.NETWORK
 
         async def granted(*, probe: bool) -> Permit:
@@ -279,7 +279,7 @@ async def test_a_permit_that_is_over_is_not_given_back_again() -> None:
     async with JumpClock() as clock:
         driven = DrivenFrontier(clock, limit=4)
         host = make_host(clock, pages=9, rules=PacingRules(delay=5, concurrency_per_host=2))
-        driven.permits.hold(host)
+        driven.permits.register(host)
         for used in (False, True):
             one, other = await driven.next(), await driven.next()
             assert one
@@ -302,7 +302,7 @@ async def test_a_squeezed_limit_grants_as_many_permits_as_it_is_eased_to() -> No
     async with JumpClock() as clock:
         driven = DrivenFrontier(clock, limit=6)
         for n in range(10):
-            driven.permits.hold(make_host(clock, f"h{n}.test", pages=1))
+            driven.permits.register(make_host(clock, f"h{n}.test", pages=1))
         driven.permits.limits.squeeze(1)
         asked = [driven.permits.for_any_host() for _ in range(10)]
         for granted, squeezed in ((2, True), (4, True), (6, False), (6, False)):
@@ -320,7 +320,7 @@ async def test_pages_wait_while_more_waits_to_be_parsed_than_may() -> None:
         rules = PacingRules(delay=0, latency_factor=0)  # with a delay, a pass has few permits
         host, *others = (make_host(clock, f"h{n}.test", pages=1, rules=rules) for n in range(9))
         for other in others:
-            driven.permits.hold(other)
+            driven.permits.register(other)
         asked = []
         for size_bytes, served in (
             (UNPARSED_BYTES_MAX, 1),
@@ -335,7 +335,7 @@ async def test_pages_wait_while_more_waits_to_be_parsed_than_may() -> None:
             asked.append(driven.permits.for_any_host())
             assert sum(ticket.done for ticket in asked) == served, len(asked)
             named = make_host(clock, f"named{len(asked)}.test", pages=0, rules=rules)
-            driven.permits.hold(named)
+            driven.permits.register(named)
             assert isinstance(driven.permits.for_host(named), Permit)
         driven.close()
 
@@ -345,9 +345,9 @@ async def test_hosts_of_a_domain_wait_while_much_of_it_waits_to_be_parsed() -> N
     async with JumpClock() as clock:
         driven = DrivenFrontier(clock)
         hosts = [make_host(clock, name, pages=1) for name in ("a.trap.test", "b.trap.test")]
-        driven.permits.hold(make_host(clock, "other.test", pages=0))
+        driven.permits.register(make_host(clock, "other.test", pages=0))
         for host in hosts:
-            driven.permits.hold(host)
+            driven.permits.register(host)
         driven.permits.count_unparsed(hosts[0], UNPARSED_BYTES_MAX // 2)
         asked = [driven.permits.for_any_host() for _ in range(2)]
         assert not any(ticket.done for ticket in asked)
@@ -360,7 +360,7 @@ async def test_tickets_that_are_withdrawn_or_turned_away_wait_no_longer() -> Non
     async with JumpClock() as clock:
         driven = DrivenFrontier(clock)
         host = make_host(clock, pages=0, paused=True)
-        driven.permits.hold(host)
+        driven.permits.register(host)
         tickets = [driven.permits.for_host(host) for _ in range(3)]
         any_host = driven.permits.for_any_host()
         for ticket, left in ((tickets[0], 2), (tickets[0], 2), (tickets[2], 1)):
@@ -386,14 +386,14 @@ async def test_pages_are_granted_again_when_a_limit_of_the_run_is_lifted() -> No
     async with JumpClock() as clock:
         driven = DrivenFrontier(clock)
         rules = PacingRules(delay=0, latency_factor=0, concurrency_per_host=9)
-        driven.permits.hold(make_host(clock, pages=1, rules=rules))
+        driven.permits.register(make_host(clock, pages=1, rules=rules))
         for limit in (Skip.MAX_PAGES, Skip.MAX_TIME):
             driven.permits.close_pages(limit)
             assert not driven.permits.pages_open
         asked = driven.permits.for_any_host()
         assert not asked.done
         named = make_host(clock, "named.test", pages=0, rules=rules)
-        driven.permits.hold(named)
+        driven.permits.register(named)
         assert isinstance(driven.permits.for_host(named), Permit)
         driven.permits.close_pages(None)
         assert driven.permits.pages_open
@@ -406,7 +406,7 @@ async def test_a_contact_is_late_from_when_it_was_allowed_wanted_and_not_stopped
     async with JumpClock() as clock:
         driven = DrivenFrontier(clock)
         host = make_host(clock, pages=0, rules=PacingRules(delay=5, latency_factor=0))
-        driven.permits.hold(host)
+        driven.permits.register(host)
         began_s = clock.monotonic()
         ended_s = []
         for wait_s, could_s in ((0.0, 0.0), (0.0, 5.0), (9.0, 14.0)):
@@ -438,7 +438,7 @@ async def test_directed_turns_come_before_pages_and_in_order() -> None:
         driven = DrivenFrontier(clock, limit=4)
         crawlers = Crawlers(clock, driven)
         host = make_host(clock, pages=3)
-        driven.permits.hold(host)
+        driven.permits.register(host)
         order: list[str] = []
 
         async def directed(name: str) -> None:
@@ -461,7 +461,7 @@ async def test_a_turn_given_back_costs_no_rest() -> None:
     async with JumpClock() as clock:
         driven = DrivenFrontier(clock, limit=1)
         host = make_host(clock, rules=PacingRules(delay=100))
-        driven.permits.hold(host)
+        driven.permits.register(host)
         for _ in range(3):
             permit = await driven.next()
             assert permit is not None
@@ -477,7 +477,7 @@ async def test_cancelled_while_waiting_or_when_just_granted_leaves_no_trace(dire
         driven = DrivenFrontier(clock, limit=1)
         crawlers = Crawlers(clock, driven)
         host = make_host(clock, pages=2)
-        driven.permits.hold(host)
+        driven.permits.register(host)
         permit = await driven.next()
         assert permit is not None
         host.prefetched.popleft()
@@ -509,8 +509,8 @@ async def test_law_6_a_host_not_released_cleanly_rests_first() -> None:
         driven = DrivenFrontier(clock, limit=2)
         crawlers = Crawlers(clock, driven)
         kept = HostClock(next_in_s=0.2, delay_s=7, delay_source="Crawl-delay in robots.txt")
-        driven.permits.hold(make_host(clock, "dirty.test", pages=1, kept=kept, clean=False))
-        driven.permits.hold(make_host(clock, "clean.test", pages=1, kept=kept))
+        driven.permits.register(make_host(clock, "dirty.test", pages=1, kept=kept, clean=False))
+        driven.permits.register(make_host(clock, "clean.test", pages=1, kept=kept))
         await crawlers.until_empty()
         assert crawlers.log["dirty.test"][0][0] - 1000 >= 7
         assert 0.2 <= crawlers.log["clean.test"][0][0] - 1000 < 0.3
@@ -521,7 +521,7 @@ async def test_a_paused_host_is_given_no_turn_and_goes_on_when_resumed() -> None
         driven = DrivenFrontier(clock, limit=2)
         crawlers = Crawlers(clock, driven)
         host = make_host(clock, paused=True)
-        driven.permits.hold(host)
+        driven.permits.register(host)
         worker = asyncio.create_task(crawlers.work())
         await clock.sleep_until(clock.monotonic() + 3600)
         assert not crawlers.log
@@ -544,10 +544,10 @@ async def test_addresses_have_clocks_of_their_own() -> None:
         )
         for n in range(4):
             host = make_host(clock, f"h{n}.test", rules=rules)
-            driven.permits.hold(host)
+            driven.permits.register(host)
             driven.permits.set_address(host, "192.0.2.1")
         other = make_host(clock, "other.test", rules=rules)
-        driven.permits.hold(other)
+        driven.permits.register(other)
         driven.permits.set_address(other, "192.0.2.2")
         await crawlers.until_empty(workers=8)
         shared = sorted(c for n in range(4) for c in crawlers.log[f"h{n}.test"])
@@ -564,8 +564,10 @@ async def test_an_address_has_one_clock_however_it_is_written() -> None:
         rules = PacingRules(delay=0, latency_factor=0, per=Per.IP, ip_delay=2)
         for n, address in enumerate(["192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201"]):
             host = make_host(clock, f"h{n}.test", rules=rules)
-            driven.permits.hold(host)
+            driven.permits.register(host)
             driven.permits.set_address(host, address)
+            assert host.address == "192.0.2.1"
+            assert host.update(clock.monotonic()).clock.address is host.address  # not parsed again
         await crawlers.until_empty(workers=8)
         shared = sorted(contact for log in crawlers.log.values() for contact in log)
         assert len(shared) == 9
@@ -577,7 +579,7 @@ async def test_a_visit_window_holds_pages_until_it_opens() -> None:
         driven = DrivenFrontier(clock, limit=2)
         crawlers = Crawlers(clock, driven)
         host = make_host(clock, rules=PacingRules(visit_window=parse_window("06:00-06:30")))
-        driven.permits.hold(host)
+        driven.permits.register(host)
         wait_s, why = driven.frontier.waiting.why(host)
         assert wait_s == pytest.approx(7 * 3600 + 46 * 60 + 40)
         assert why is VISIT_WINDOW
@@ -592,7 +594,7 @@ async def test_closing_answers_everyone_who_waits() -> None:
     async with JumpClock() as clock:
         driven = DrivenFrontier(clock, limit=1)
         host = make_host(clock)
-        driven.permits.hold(host)
+        driven.permits.register(host)
         permit = await driven.next()
         taker = asyncio.create_task(driven.next())
         directed = asyncio.create_task(driven.acquire(host))
@@ -611,7 +613,9 @@ async def test_a_slow_host_slows_itself() -> None:
     async with JumpClock() as clock:
         driven = DrivenFrontier(clock, limit=1)
         crawlers = Crawlers(clock, driven, latency_s=4)
-        driven.permits.hold(make_host(clock, pages=4, rules=PacingRules(delay=1, latency_factor=2)))
+        driven.permits.register(
+            make_host(clock, pages=4, rules=PacingRules(delay=1, latency_factor=2))
+        )
         await crawlers.until_empty(workers=1)
         assert min(crawlers.gaps("a.test")) >= 8 - 1e-6
 
@@ -627,7 +631,7 @@ async def test_law_1_the_contact_before_the_lease_counts_by_the_rules_of_now(
     async with JumpClock() as clock:
         host = make_host(clock, kept=kept, rules=PacingRules(delay=delay_s))
         driven = DrivenFrontier(clock, limit=4)
-        driven.permits.hold(host)
+        driven.permits.register(host)
         began_s = clock.monotonic()
         permit = await driven.acquire(host)
         assert clock.monotonic() - began_s == pytest.approx(starts_in_s)
@@ -650,7 +654,7 @@ async def test_law_1_every_lane_rests_from_the_contact_before_the_lease() -> Non
     async with JumpClock() as clock:
         host = make_host(clock, kept=kept, rules=rules)
         driven = DrivenFrontier(clock, limit=4)
-        driven.permits.hold(host)
+        driven.permits.register(host)
         began_s = clock.monotonic()
         for _ in range(3):
             await driven.acquire(host)
@@ -682,7 +686,7 @@ async def test_hosts_that_come_at_once_are_contacted_a_few_in_a_pass(delay, most
             for n in range(100)
         ]
         for host in hosts:
-            driven.permits.hold(host)
+            driven.permits.register(host)
         asked = [driven.acquire(host) if directed else driven.next() for host in hosts]
         tasks = [asyncio.create_task(ask) for ask in asked]
         assert await most_in_a_pass(driven, 100) == most
@@ -698,7 +702,7 @@ async def test_more_go_at_once_when_hosts_are_late(late_s, most):
         rules = PacingRules(delay=10, latency_factor=0)
         hosts = [make_host(clock, f"h{n}.test", pages=2, rules=rules) for n in range(100)]
         for host in hosts:
-            driven.permits.hold(host)
+            driven.permits.register(host)
         for _ in hosts:
             permit = await driven.next()
             assert permit
@@ -718,8 +722,8 @@ async def test_small_pages_that_wait_to_be_parsed_keep_all_hosts_waiting() -> No
         driven = DrivenFrontier(clock)
         first, second = make_host(clock, "first.test"), make_host(clock, "second.test")
         driven.permits.count_unparsed(first, 10_000_000)
-        driven.permits.hold(first)
-        driven.permits.hold(second)
+        driven.permits.register(first)
+        driven.permits.register(second)
         asked = [asyncio.create_task(driven.next()) for _ in range(2)]
         await clock.sleep_until(clock.monotonic() + 1)
         assert not any(task.done() for task in asked)
@@ -740,14 +744,14 @@ async def test_a_large_body_that_waits_for_a_place_keeps_only_its_own_domain_wai
         bodies = driven.permits.large_bodies
         parsed, received = (LargeBodyPlace(bodies, first.domain) for _ in range(2))
         parsed.settle(DOMAIN_BYTES_MAX)
-        driven.permits.hold(first)
+        driven.permits.register(first)
         permit = await driven.next()
         assert permit
         permit.host.pace.on_wire()
         wait = asyncio.create_task(received.grow(300_000, most_bytes=300_000, wait_s=60))
         await clock.sleep_until(clock.monotonic() + 1)
-        driven.permits.hold(second)
-        driven.permits.hold(other)
+        driven.permits.register(second)
+        driven.permits.register(other)
         asked = [asyncio.create_task(driven.next()) for _ in range(2)]
         await clock.sleep_until(clock.monotonic() + 1)
         granted = [task.result() for task in asked if task.done()]
@@ -768,8 +772,8 @@ async def test_a_domain_of_many_hosts_leaves_permits_and_turns_to_another() -> N
         crawlers = Crawlers(clock, driven, latency_s=100.0)
         victim = make_host(clock, "v.victim.test", pages=50, rules=PacingRules(delay=1))
         for n in range(100):
-            driven.permits.hold(make_host(clock, f"h{n}.trap.test", rules=PacingRules(delay=1)))
-        driven.permits.hold(victim)
+            driven.permits.register(make_host(clock, f"h{n}.trap.test", rules=PacingRules(delay=1)))
+        driven.permits.register(victim)
         workers = [asyncio.create_task(crawlers.work()) for _ in range(16)]
         contact = crawlers.contact
 

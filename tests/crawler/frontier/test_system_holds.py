@@ -30,7 +30,7 @@ class Crawl:
         self.contacts: list[tuple[float, str]] = []
         self.started_s: list[float] = []
         for n in range(hosts):
-            self.driven.permits.hold(make_host(clock, f"h{n}.test", pages=1000))
+            self.driven.permits.register(make_host(clock, f"h{n}.test", pages=1000))
 
     async def work(self) -> None:
         while permit := await self.driven.next():

@@ -91,8 +91,8 @@ def test_no_contact_is_early_and_no_window_missed(
             if by_robots:
                 host.pace.set_ask("http://a.test", RobotsPacing(windows=(window,)))
             for rest_s in promised:
-                host.pace.answered(503, refusal=True, rest_s=rest_s, now_s=start_s)
-            driven.permits.hold(host)
+                host.pace.answered(503, refusal=True, asked_s=rest_s, now_s=start_s)
+            driven.permits.register(host)
             work = asyncio.create_task(crawlers.work())
             times = [(start_s + at_s, by_s) for at_s, by_s in steps]
             for at_s, by_s in times:
@@ -125,7 +125,7 @@ async def test_who_asks_for_the_next_contact_hears_of_a_step() -> None:
         driven = DrivenFrontier(clock, limit=4)
         rules = PacingRules(delay=REST_S, latency_factor=0, visit_window=window)
         host = make_host(clock, pages=3, rules=rules)
-        driven.permits.hold(host)
+        driven.permits.register(host)
         driven.permits.consider(host)
         assert (driven.permits.next_at() or 0) - clock.monotonic() > 9 * 3_600
         clock.set_wall(10 * 3_600 - 5)

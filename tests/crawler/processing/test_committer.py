@@ -290,7 +290,7 @@ async def test_a_host_that_is_gone_or_full_wants_nothing(rig: Rig) -> None:
 async def test_law_5_what_is_urgent_is_committed_at_once(rig: Rig) -> None:
     """Retry-After and back-off: with the clock of their host."""
     host = rig.host()
-    host.pace.answered(429, refusal=True, rest_s=500, now_s=rig.clock.monotonic())
+    host.pace.answered(429, refusal=True, asked_s=500, now_s=rig.clock.monotonic())
     rig.buffer.urgent(host)
     assert await rig.after(FLOAT_S) == 1
     ((update,),) = (batch.hosts for batch in rig.store.batches)

@@ -115,7 +115,7 @@ class Address:
     """What the store knows of an address."""
 
     owner: int | None = None
-    rest_s: float = 0.0
+    delay_s: float = 0.0
     wanted: bool = False
 
 
@@ -152,20 +152,20 @@ class SharedMemory:
         for slot in [slot for slot, owner in self.owners.items() if owner == number]:
             del self.owners[slot]
             self._void(slot)
-        self.hold_addresses(number, {})
+        self.lease_addresses(number, {})
 
-    def hold_addresses(self, number: int, wanted: Mapping[str, float]) -> dict[str, LeasedAddress]:
+    def lease_addresses(self, number: int, wanted: Mapping[str, float]) -> dict[str, LeasedAddress]:
         for name, address in self.addresses.items():
             if address.owner == number and name not in wanted:
                 address.owner, address.wanted = None, False
         held = {}
-        for name, rest_s in wanted.items():
+        for name, delay_s in wanted.items():
             address = self.addresses.setdefault(name, Address())
-            address.rest_s = max(address.rest_s, rest_s)
+            address.delay_s = max(address.delay_s, delay_s)
             address.wanted |= address.owner not in (None, number)
             address.owner = address.owner or number
             if address.owner == number:
-                held[name] = LeasedAddress(address.rest_s, address.wanted)
+                held[name] = LeasedAddress(address.delay_s, address.wanted)
         return held
 
     def _void(self, slot: str) -> None:
@@ -235,7 +235,7 @@ class WorkerStore:
             others_hungry=sum(other.status.hungry for other in others),
             paused=await memory.inner.paused(),
             orders=orders,
-            addresses=memory.hold_addresses(self.number, status.addresses),
+            addresses=memory.lease_addresses(self.number, status.addresses),
         )
         if self.pulse_s:
             await self._clock.sleep_until(self._clock.monotonic() + self.pulse_s)

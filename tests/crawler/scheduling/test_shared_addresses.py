@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from crawler.fetching.request import Request
-from crawler.frontier.addresses import OTHERS_TURN_S, TURN_S, Addresses
+from crawler.frontier.addresses import LEASE_MIN_S, OTHERS_LEASE_S, Addresses
 from crawler.frontier.host_queue import HostQueue
 from crawler.testing import JumpClock, LoggedRequest, Reply, html, not_found, text
 from policies.pacing import PacingRules, Per
@@ -154,35 +154,35 @@ def test_an_address_is_left_to_those_who_want_it_after_a_turn() -> None:
     clock = host.address_clock
     assert clock is not None
     assert addresses.wanted([host], 0.0) == {PLACE: IP_DELAY_S}
-    assert not clock.held
+    assert not clock.leased
     assert addresses.set_leased({PLACE: LeasedAddress(5.0, wanted=False)}, 1.0) == [clock]
-    assert clock.held
+    assert clock.leased
     assert clock.ready_s == 6.0, "it may have been contacted until now"
     wanted = {PLACE: LeasedAddress(5.0, wanted=True)}
-    assert addresses.set_leased(wanted, TURN_S) == []
-    assert clock.held, "its turn is not over"
+    assert addresses.set_leased(wanted, LEASE_MIN_S) == []
+    assert clock.leased, "its turn is not over"
     clock.busy = True
-    assert addresses.set_leased(wanted, 1.0 + TURN_S) == []
-    assert not clock.held
-    assert addresses.wanted([host], 2.0 + TURN_S) == {PLACE: IP_DELAY_S}, "a contact is open"
-    assert addresses.set_leased(wanted, 3.0 + TURN_S) == []
-    assert not clock.held
+    assert addresses.set_leased(wanted, 1.0 + LEASE_MIN_S) == []
+    assert not clock.leased
+    assert addresses.wanted([host], 2.0 + LEASE_MIN_S) == {PLACE: IP_DELAY_S}, "a contact is open"
+    assert addresses.set_leased(wanted, 3.0 + LEASE_MIN_S) == []
+    assert not clock.leased
     clock.busy = False
-    assert addresses.wanted([host], 4.0 + TURN_S) == {}
-    again_s = 3.0 + TURN_S + OTHERS_TURN_S
+    assert addresses.wanted([host], 4.0 + LEASE_MIN_S) == {}
+    again_s = 3.0 + LEASE_MIN_S + OTHERS_LEASE_S
     assert addresses.wanted([host], again_s) == {PLACE: IP_DELAY_S}
     assert addresses.set_leased({}, again_s) == []
-    assert not clock.held
+    assert not clock.leased
     assert addresses.set_leased({PLACE: LeasedAddress(5.0, wanted=False)}, again_s + 1) == [clock]
 
 
-def test_an_address_without_hosts_is_held_no_longer() -> None:
+def test_an_address_without_hosts_is_leased_no_longer() -> None:
     addresses = Addresses(shared=True)
     host = host_at(addresses, 0.0)
     addresses.set_leased({PLACE: LeasedAddress(1.0, wanted=False)}, 1.0)
     assert addresses.wanted([], 2.0) == {}
     assert host.address_clock is not None
-    assert not host.address_clock.held
+    assert not host.address_clock.leased
 
 
 def test_a_lost_address_rests_before_it_is_contacted_again() -> None:

@@ -125,7 +125,7 @@ async def test_several_hosts_are_controlled_in_one_transaction(rig):
 
 async def test_an_address_rests_for_the_longest_delay_of_its_hosts(rig):
     async def rest_s(address="192.0.2.1"):
-        return await rig.store.address_rest_s(address)
+        return await rig.store.address_delay_s(address)
 
     def clock(delay_s, rested_s, address="192.0.2.1"):
         return HostClock(rested_s=rested_s, address=address, address_delay_s=delay_s)

@@ -98,7 +98,7 @@ async def test_robots_is_due_where_it_governs_something(rig):
     assert await rig.store.robots_due(rig.session, limit=9) == []
     outlook = await rig.store.outlook(rig.session)
     assert outlook.robots_in_s == pytest.approx(10.0)
-    assert outlook.robots_rest_s is None  # it is not due yet
+    assert outlook.robots_delay_s is None  # it is not due yet
     rig.wall_s += 10.0
     due = [RobotsDue(slot="a.test", origin="http://a.test")]
     assert await rig.store.robots_due(rig.session, limit=9) == due
@@ -120,7 +120,7 @@ async def test_robots_of_a_resting_host_is_due_when_it_may_be_contacted(rig):
     await rig.commit(lease, rig.blocked(lease.prefetched.urls[0]), clock=clock, release=True)
     assert await rig.store.robots_due(rig.session, limit=9) == []
     outlook = await rig.store.outlook(rig.session)
-    assert outlook.robots_in_s == outlook.robots_rest_s == pytest.approx(7.0)
+    assert outlook.robots_in_s == outlook.robots_delay_s == pytest.approx(7.0)
     rig.wall_s += 7.0
     assert len(await rig.store.robots_due(rig.session, limit=9)) == 1
 

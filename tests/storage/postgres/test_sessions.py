@@ -223,8 +223,8 @@ async def test_a_worker_is_given_up_after_its_own_lease(pair: Pair, crawl_url: s
 # ---------------------------------------------------------------- addresses
 
 
-def asks(*addresses: str, rest_s: float = 1.0) -> WorkerStatus:
-    return WorkerStatus(addresses=dict.fromkeys(addresses, rest_s))
+def asks(*addresses: str, delay_s: float = 1.0) -> WorkerStatus:
+    return WorkerStatus(addresses=dict.fromkeys(addresses, delay_s))
 
 
 async def test_an_address_belongs_to_one_worker(pair: Pair) -> None:
@@ -232,7 +232,7 @@ async def test_an_address_belongs_to_one_worker(pair: Pair) -> None:
     assert dict((await pair.pulse(0, asks(near))).addresses) == {
         near: LeasedAddress(1.0, wanted=False)
     }
-    pulse = await pair.pulse(1, asks(near, far, rest_s=3.0))
+    pulse = await pair.pulse(1, asks(near, far, delay_s=3.0))
     assert dict(pulse.addresses) == {far: LeasedAddress(3.0, wanted=False)}
     pulse = await pair.pulse(0, asks(near))
     assert dict(pulse.addresses) == {near: LeasedAddress(3.0, wanted=True)}, "the longest delay"

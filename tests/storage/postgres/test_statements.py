@@ -29,7 +29,7 @@ ONLY_SQLITE = {"distrust", "leased", "new_crawl", "newest_ids", "uptime", "void_
 ONLY_POSTGRES = {
     "blockers",
     "add_to_totals", "beat", "begin", "change_names", "correct_shift", "count_commit",
-    "drop_orders", "enter", "enter_alone", "hold_addresses", "live_session", "lock_held",
+    "drop_orders", "enter", "enter_alone", "lease_addresses", "live_session", "lock_held",
     "lock_slots", "lock_urls",
     "newest_order", "next_origins", "next_slots", "next_texts", "next_urls", "orders_after",
     "others", "place_session", "publish", "pulse_state", "reap", "revive", "settle_return",

@@ -42,7 +42,7 @@ ROOM = {
     "blocked_by_robots": ["origin"],
     "acquire": ["slot"],
     "glance": ["slot"],
-    "address_rest_s": ["address"],
+    "address_delay_s": ["address"],
     "retry_failed": ["host", "code"],
     "drop_failed": ["host", "code"],
     "put_history": ["reason", "sentence", "actor", "via"],  # the numbers are ours
@@ -117,8 +117,8 @@ async def call(rig: Rig, method: str, field: str, value: Any) -> None:
         case "glance":
             assert await store.glance(session, value) is None
             assert "b.test" in await store.acquire(session, ["b.test"])
-        case "address_rest_s":
-            assert await store.address_rest_s(value) == 0.0
+        case "address_delay_s":
+            assert await store.address_delay_s(value) == 0.0
         case "acquire":
             assert "b.test" in await store.acquire(session, ["b.test", value])
         case "retry_failed":
