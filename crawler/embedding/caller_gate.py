@@ -81,7 +81,7 @@ class CallerGate:
         try:
             await self._loop.begun.wait()
             self._check_open()
-            host = self.frontier.permits.get(slot) or await self._hold(slot)
+            host = self.frontier.permits.hosts.get(slot) or await self._hold(slot)
         except BaseException:
             self._one_less()
             raise
@@ -172,7 +172,7 @@ class CallerGate:
     async def _wait(
         self, line: HostLine, url: str, limited: LimitedWait | None, caller: str
     ) -> Permit:
-        if asyncio.current_task() in line.lent_to and line.host.busy >= line.host.pace.lanes():
+        if asyncio.current_task() in line.lent_to and line.host.busy >= line.host.pace.lanes:
             raise CourtlyError(
                 f"{url} would wait for itself: this task has a permit for the same host, and must "
                 "end its block first"
@@ -326,7 +326,7 @@ class CallerGate:
         self._check_identity(url)
         slot = self.slot_of(host_of(url))
         self._check_open()
-        if (host := self.frontier.permits.get(slot)) is None:
+        if (host := self.frontier.permits.hosts.get(slot)) is None:
             found = await self._glance(slot)
             if found is not None and found.clock is None:
                 reason = LEASED_ELSEWHERE.sentence
@@ -346,7 +346,7 @@ class CallerGate:
 
     def wait_s(self, url: str) -> float:
         """For how long a permit for this URL is known not to be granted."""
-        host = self.frontier.permits.get(self.slot_of(host_of(url)))
+        host = self.frontier.permits.hosts.get(self.slot_of(host_of(url)))
         if host is None:
             return 0.0
         return self.waits.forecast(HostLine(host), url).at_s - self.clock.monotonic()

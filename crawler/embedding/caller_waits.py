@@ -200,7 +200,7 @@ class CallerWaits:
         self._report(line, place, forecast)
 
     def _is_ready(self, host: HostQueue) -> bool:
-        if host.paused or self._frontier.permits.stops:
+        if host.paused or self._frontier.permits.stops.reasons:
             return False
         now_s = self._clock.monotonic()
         at_s = host.pace.ready_s(now_s, self._clock.wall)
@@ -327,5 +327,5 @@ def _behind(first: Forecast, line: HostLine, ahead: int) -> Forecast:
     if not ahead:
         return first
     pace = line.host.pace
-    after_s = ahead // pace.lanes() * pace.delay.delay_s
+    after_s = ahead // pace.lanes * pace.delay.delay_s
     return Forecast(first.at_s + after_s, f"{first.reason}, with {ahead} ahead in line")

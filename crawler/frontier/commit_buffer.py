@@ -126,7 +126,9 @@ class CommitBuffer:
                 self._links += len(outcome.redirect_url) // CHARS_OF_LINK
         elif isinstance(outcome, Revisited) and outcome.ban and self._sinks is not None:
             self._sinks.withdraw(url, outcome.ban, at=self._clock.wall(), id_=outcome.id)
-        self._touch()
+        self.recorded += 1
+        if self._due_s is None:
+            self._set_due()
         if self._links >= LINKS_PER_COMMIT:
             self.commit_soon()
 
@@ -143,7 +145,9 @@ class CommitBuffer:
         if host.lease_lost:
             return
         self._contacted[host.slot] = host
-        self._touch()
+        self.recorded += 1
+        if self._due_s is None:
+            self._set_due()
 
     def skip(self, reason: str, count: int = 1) -> None:
         """Count excluded URLs."""
@@ -187,8 +191,11 @@ class CommitBuffer:
     def _touch(self) -> None:
         self.recorded += 1
         if self._due_s is None:
-            self._due_s = self._clock.monotonic() + COMMIT_AFTER_S
-            self._commands.wake_by(self._due_s)
+            self._set_due()
+
+    def _set_due(self) -> None:
+        self._due_s = self._clock.monotonic() + COMMIT_AFTER_S
+        self._commands.wake_by(self._due_s)
 
     # ------------------------------------------------------------ time
 

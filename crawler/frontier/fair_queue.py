@@ -101,12 +101,11 @@ class ReadyLines:
         self._requesting: _Line = OrderedDict()
         self._judging: _Line = OrderedDict()
         self._judging_next = False
-
-    def __bool__(self) -> bool:
-        return bool(self._requesting or self._judging)
+        self.waiting = 0  # hosts in both lines
 
     def append(self, host: HostQueue) -> None:
         host.in_line = True
+        self.waiting += 1
         line = self._judging if host.costs_nothing else self._requesting
         if host.domain in line:
             line[host.domain].append(host)
@@ -119,9 +118,11 @@ class ReadyLines:
                 hosts = line.get(host.domain)
                 if hosts is not None and host in hosts:
                     hosts.remove(host)
+                    self.waiting -= 1
                     if not hosts:
                         del line[host.domain]
         host.in_line = True
+        self.waiting += 1
         self._requesting.setdefault(host.domain, deque()).appendleft(host)
         self._requesting.move_to_end(host.domain, last=False)
 
@@ -133,6 +134,7 @@ class ReadyLines:
             for domain, hosts in line.items():
                 if may_be_served(domain, now_s):
                     host = hosts.popleft()
+                    self.waiting -= 1
                     if hosts:
                         line.move_to_end(domain)
                     else:

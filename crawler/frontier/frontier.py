@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +65,8 @@ FEW_HOSTS: Final = 16  # they make few commits in any case, and the end of a cra
 
 DUE: Final = "its next URL falls due"  # names of alarms; the others are named by their origins
 REVISIT: Final = "its next page is due again"
+
+_ID: Final = operator.attrgetter("id")
 
 
 class Frontier:
@@ -220,8 +223,11 @@ class Frontier:
         revisits = self._config.config.revisits
         if self.stopping or host.gone or (host.full and not revisits):
             return
+        if host.wanting and host.prefetched:
+            return  # it has asked, and is in no hurry
         if self.faults is FaultOwner.CRAWL:
-            self.buffer.want(host, pressed=self._is_pressed(host))
+            pressed = not host.prefetched and self._is_pressed(host)
+            self.buffer.want(host, pressed=pressed)
 
     def ask_later(self, host: HostQueue, in_s: float) -> None:
         """Leave a host's URLs to the store, and ask for them again after `in_s`."""
@@ -230,9 +236,7 @@ class Frontier:
         self._set_alarm(host, DUE, host.next_due_s)
 
     def _is_pressed(self, host: HostQueue) -> bool:
-        """Whether it has no work now but could be contacted before the next commit ends."""
-        if host.prefetched:
-            return False
+        """Whether a host without work now could be contacted before the next commit ends."""
         if len(self.permits) <= FEW_HOSTS:
             return True
         now_s = self._clock.monotonic()
@@ -247,8 +251,10 @@ class Frontier:
         now_s = self._clock.monotonic()
         due_in_s, revisit_in_s = prefetched.next_due_in_s, prefetched.next_revisit_in_s
         host.next_due_s = now_s + due_in_s if due_in_s else None
-        self._set_alarm(host, DUE, host.next_due_s)
-        self._set_alarm(host, REVISIT, None if revisit_in_s is None else now_s + revisit_in_s)
+        if host.next_due_s is not None or DUE in host.alarms:
+            self._set_alarm(host, DUE, host.next_due_s)
+        if revisit_in_s is not None or REVISIT in host.alarms:
+            self._set_alarm(host, REVISIT, None if revisit_in_s is None else now_s + revisit_in_s)
 
     def _set_alarm(self, host: HostQueue, name: str, at_s: float | None) -> None:
         self._alarms.set(host.slot, host.alarms, name, at_s)
@@ -267,7 +273,7 @@ class Frontier:
     def steer(self, command: HostCommand) -> None:
         """Pause, slow or resume the leased hosts that the command names."""
         for slot in command.hosts:
-            if (host := self.permits.get(slot)) is not None:
+            if (host := self.permits.hosts.get(slot)) is not None:
                 host.steer(**command.setting)
                 if isinstance(command, ResumeHosts):
                     self.try_again(host)
@@ -280,8 +286,9 @@ class Frontier:
         """Apply a commit: outcomes are stored, and requested URLs have arrived."""
         unasked: dict[HostQueue, None] = {}
         progress = False
+        hosts = self.permits.hosts
         for outcome in taken.outcomes:
-            host = self.permits.get(outcome.slot)
+            host = hosts.get(outcome.slot)
             if host is not None:
                 host.in_memory.discard(outcome.id)
                 again = isinstance(outcome, Retry) or (
@@ -293,10 +300,10 @@ class Frontier:
         if completed.stale:
             self._lose_stale(taken.batch.hosts, completed.stale)
         for slot, hand in completed.prefetched.items():
-            if (host := self.permits.get(slot)) is not None:
+            if (host := self.permits.hosts.get(slot)) is not None:
                 host.wanting = False
                 host.prefetched.extend(hand.urls)
-                host.in_memory.update(queued.id for queued in hand.urls)
+                host.in_memory.update(map(_ID, hand.urls))
                 self._plan_due(host, hand)
                 self.permits.consider(host)
         for host in unasked:
@@ -312,14 +319,14 @@ class Frontier:
     def _lose_stale(self, updates: Iterable[HostUpdate], stale: Collection[str]) -> None:
         """These updates were refused. A host may have been leased again since they were taken."""
         for update in updates:
-            host = self.permits.get(update.slot) if update.slot in stale else None
+            host = self.permits.hosts.get(update.slot) if update.slot in stale else None
             if host is not None and host.epoch == update.epoch:
                 self.lose(host)
 
     def links_added(self, completed: Completed) -> None:
         """Learn that URLs were queued, of leased hosts that may have been idle, or of others."""
         for slot in completed.added:
-            host = self.permits.get(slot)
+            host = self.permits.hosts.get(slot)
             if host is None:
                 self.may_claim()
             elif not host.prefetched and not host.wanting:
@@ -345,16 +352,12 @@ class Frontier:
     def learn(self, permit: Permit, result: Answer | Failure, *, kind: str) -> None:
         """Adapt the host's pace and reachability to the result of a request."""
         host = permit.host
-        origin = origin_of(result.url)
-        if isinstance(result, Failure):
-            if result.connected and result.ours is None:
-                host.out_of_reach.pop(origin, None)
-            else:
-                self.connection_failed(host, origin, result)
-        else:
-            host.out_of_reach.pop(origin, None)
-            if host.address_clock and result.address and result.address != host.address:
-                self.permits.set_address(host, result.address)  # the name has moved
+        if isinstance(result, Failure) and not (result.connected and result.ours is None):
+            self.connection_failed(host, origin_of(result.url), result)
+        elif host.out_of_reach:
+            host.out_of_reach.pop(origin_of(result.url), None)
+        if host.address_clock and isinstance(result, Answer) and result.address:
+            self.permits.set_address(host, result.address)  # the name may have moved
         status, headers = result.status, result.headers
         if status is None or headers is None:
             return
@@ -450,7 +453,7 @@ class Frontier:
         the network is back, and this try does not count."""
         suspects, self.holds.suspects = self.holds.suspects, []
         for slot, origin in suspects:
-            host = self.permits.get(slot)
+            host = self.permits.hosts.get(slot)
             lost = None if host is None else host.out_of_reach.get(origin)
             if host is None or lost is None or lost.given_up:
                 continue
@@ -517,7 +520,7 @@ class Frontier:
         """Time has passed: do what is due."""
         now_s = self._clock.monotonic()
         for slot, name in self._alarms.take_due(now_s):
-            if (host := self.permits.get(slot)) is not None:
+            if (host := self.permits.hosts.get(slot)) is not None:
                 self._on_alarm(host, name)
         self.buffer.advance(now_s)
         self.robots.advance(now_s)

@@ -55,6 +55,7 @@ class Pace:
         "delay_at_restart",
         "denials",
         "ends",
+        "lanes",
         "latency_s",
         "not_before_reason",
         "not_before_s",
@@ -95,6 +96,7 @@ class Pace:
             rules, NO_ROBOTS_PACING, latency_s=self.latency_s, slow_s=self.slow_s
         )
         self.backoff_level = clock.backoff_level
+        self._count_lanes()
         self.backoff_until_s = now_s + clock.backoff_in_s if clock.backoff_in_s else NEVER
         self.backoff_status = clock.backoff_status  # that of the response which caused it
         self.not_before_s = now_s + clock.next_in_s
@@ -149,7 +151,8 @@ class Pace:
         return window_wait_s(self.rules, self.ask, 0.0) < DELAY_S_MAX
 
     def recompute(self) -> None:
-        """Recompute the delay after a change of robots.txt, latency or controls."""
+        """Recompute lanes and delay after a change of rules, robots.txt, latency or controls."""
+        self._count_lanes()
         before_s = self.delay.delay_s
         self.delay = politeness_delay(
             self.rules, self.ask, latency_s=self.latency_s, slow_s=self.slow_s
@@ -181,24 +184,20 @@ class Pace:
 
     # ------------------------------------------------------------ waiting
 
-    def lanes(self) -> int:
-        most = self.rules.concurrency_per_host
-        if most == 1:
-            return 1
-        return lanes(self.rules, self.ask, backing_off=self.backoff_level > 0)
+    def _count_lanes(self) -> None:
+        self.lanes = lanes(self.rules, self.ask, backing_off=self.backoff_level > 0)
 
     def _lane(self) -> int:
         """Index in `ends` of the contact the next one follows; negative: a lane never used."""
-        return len(self.ends) + self.busy - self.lanes()
+        return len(self.ends) + self.busy - self.lanes
 
     def ready_s(self, now_s: float, wall: Callable[[], float]) -> float | None:
         """Return when a contact may begin; None: all lanes are in use. Called several times per
         contact, so it builds no reasons."""
-        lanes = self.lanes()
-        if self.busy >= lanes:
+        if self.busy >= self.lanes:
             return None
         at_s = self.not_before_s
-        lane = len(self.ends) + self.busy - lanes
+        lane = len(self.ends) + self.busy - self.lanes
         if lane >= 0 and (lane_s := self.ends[lane] + self.delay.delay_s) > at_s:
             at_s = lane_s
         if self.backoff_until_s > at_s:
@@ -214,7 +213,7 @@ class Pace:
 
     def wait(self, now_s: float, wall_s: float) -> tuple[float, Reason] | None:
         """Return the time of `ready_s`, with the reason for the wait."""
-        if self.busy >= self.lanes():
+        if self.busy >= self.lanes:
             return None
         at_s, reason = max(self._waits(), key=lambda wait: wait[0])  # the first of equals
         start_s = max(at_s, now_s)
@@ -246,10 +245,8 @@ class Pace:
 
     def begin(self) -> float:
         """Open a contact; return the end of the contact it follows (NEVER: none)."""
-        lane = self._lane()
-        follows_s = NEVER
-        if lane >= 0:
-            follows_s = self.ends[lane]
+        lane = len(self.ends) + self.busy - self.lanes
+        follows_s = NEVER if lane < 0 else self.ends[lane]
         # Where only one lane is open for now, the ends that count for the others are kept.
         most = self.rules.concurrency_per_host
         del self.ends[: max(0, len(self.ends) + self.busy + 1 - most)]
@@ -304,11 +301,13 @@ class Pace:
         if not (asked_s or refusal or denied):  # a Retry-After of 0 says nothing about our pace
             if self.backoff_level and status < 500 and status not in (401, 403, 429):
                 self.backoff_level -= 1  # forgiven by a success, which halves the next backoff
+                self._count_lanes()
             return False
         self.revision += 1
         until_s = NEVER if asked_s is None else now_s + asked_s
         if refusal or denied:
             self.backoff_level += 1
+            self._count_lanes()
         if denied or asked_s is None:
             self.denials = 0
             until_s = max(until_s, now_s + backoff_s(self.backoff_level))
@@ -327,7 +326,8 @@ class Pace:
         next_s = max(
             self.not_before_s, self.backoff_until_s, last_s + self.delay.delay_s, put_off_s
         )
-        next_s = max(next_s, self._restarted_s)
+        if self.delay_at_restart is not None:
+            next_s = max(next_s, self._restarted_s)
         return HostClock(
             next_in_s=max(0.0, next_s - now_s),
             rested_s=now_s - last_s if self.ends else None,

@@ -56,7 +56,7 @@ class Permits:
         self._commands = commands
         self.limits = GrantLimits(limit)
         self.large_bodies = LargeBodies(clock, self.limits.without_place)
-        self._hosts: dict[str, HostQueue] = {}
+        self.hosts: dict[str, HostQueue] = {}  # by slot; `register` and `drop` change it
         self._bench: Workbench[HostQueue] = Workbench()
         self._ready = ReadyLines()
         self._workers: deque[Ticket[Permit]] = deque()
@@ -73,31 +73,28 @@ class Permits:
     # ------------------------------------------------------------ hosts
 
     def __len__(self) -> int:
-        return len(self._hosts)
+        return len(self.hosts)
 
     def __iter__(self) -> Iterator[HostQueue]:
-        return iter(self._hosts.values())
-
-    def get(self, slot: str) -> HostQueue | None:
-        return self._hosts.get(slot)
+        return iter(self.hosts.values())
 
     def register(self, host: HostQueue) -> None:
         """Grant permits for a host that has just been leased, from now on."""
-        self._hosts[host.slot] = host
+        self.hosts[host.slot] = host
         self.limits.domains.add(host.domain)
         self.consider(host)
 
     def use(self, host: HostQueue) -> None:
         """A caller uses the host: it comes last in the order of iteration."""
         host.used_s = self._clock.monotonic()
-        self._hosts[host.slot] = self._hosts.pop(host.slot)
+        self.hosts[host.slot] = self.hosts.pop(host.slot)
 
     def drop(self, host: HostQueue) -> None:
         """The host is no longer leased: released, or its lease was lost."""
         host.gone = True
         host.alarms.clear()
         self._bench.remove(host)
-        if self._hosts.pop(host.slot, None) is not None:
+        if self.hosts.pop(host.slot, None) is not None:
             self.limits.domains.remove(host.domain)
         self._refuse(host, f"{host.slot} is no longer leased")
 
@@ -108,11 +105,12 @@ class Permits:
         ticket: Ticket[Permit] = Ticket()
         if self._closed:
             ticket.refuse("the crawl is ending")
-        elif self._ready and (permit := self._from_line()):
+        elif self._ready.waiting and (permit := self._from_line()):
             ticket.serve(permit)
         else:
             self._workers.append(ticket)
-            self._pump()
+            if self._bench.waiting:
+                self._pump()
         return ticket
 
     def for_host(self, host: HostQueue) -> Permit | Ticket[Permit]:
@@ -149,7 +147,7 @@ class Permits:
     def go(self, why: Stop) -> None:
         """Remove this reason; permits are granted again when there is no other."""
         self.stops.remove(why)
-        if not self.stops:
+        if not self.stops.reasons:
             self._resumed_s = self._clock.monotonic()
         self._pump()
 
@@ -178,12 +176,14 @@ class Permits:
     def is_void(self, permit: Permit) -> bool:
         """Whether its host or the whole crawl was paused or held since it was granted, or its pace
         got stricter. Then it is given back, and no contact begins."""
-        stopped = bool(self.stops) and not (permit.probe and not self.stops.paused)
-        return permit.host.paused or stopped or permit.revision != permit.host.pace.revision
+        host = permit.host
+        if host.paused or permit.revision != host.pace.revision:
+            return True
+        return bool(self.stops.reasons) and not (permit.probe and not self.stops.paused)
 
     def recompute_addresses(self) -> None:
         """The rules changed: recompute the delays of addresses."""
-        self._addresses.recompute(self._hosts.values())
+        self._addresses.recompute(self.hosts.values())
 
     def set_limit(self, limit: int) -> None:
         """Change how many permits may be open; those granted stay."""
@@ -220,7 +220,12 @@ class Permits:
         self.limits.count_unparsed(host.domain, size_bytes / UNPARSED_BYTES_MAX)
         self._unparsed_bytes += size_bytes
         resumes = stopped or size_bytes < 0
-        if resumes and self._workers and self._unparsed_bytes <= UNPARSED_BYTES_MAX:
+        if (
+            resumes
+            and self._workers
+            and self._ready.waiting
+            and self._unparsed_bytes <= UNPARSED_BYTES_MAX
+        ):
             self._pump()
 
     def close(self) -> None:
@@ -228,7 +233,7 @@ class Permits:
         self._closed = self._shared_contacts.closed = True
         while ticket := _next_waiting(self._workers):
             ticket.refuse("the crawl is ending")
-        for host in self._hosts.values():
+        for host in self.hosts.values():
             self._refuse(host, "the crawl is ending")
 
     def _refuse(self, host: HostQueue, why: str) -> None:
@@ -299,7 +304,7 @@ class Permits:
 
     def wanted_addresses(self) -> dict[str, float]:
         """The addresses that this worker leases or would lease, with their delays."""
-        return self._addresses.wanted(self._hosts.values(), self._clock.monotonic())
+        return self._addresses.wanted(self.hosts.values(), self._clock.monotonic())
 
     def set_leased_addresses(self, leased: Mapping[str, LeasedAddress]) -> None:
         """Set which of the wanted addresses this worker leases, and no others."""
@@ -325,7 +330,7 @@ class Permits:
         """Is it ready? None: it has no place on the workbench, or keeps the one it has."""
         if host.gone or self._closed:
             return None
-        if not host.wants_permit:
+        if host.paused or not (host.tickets or host.prefetched):  # as in `HostQueue.wants_permit`
             self._bench.remove(host)
             host.wanted_s = None
             return None
@@ -352,7 +357,9 @@ class Permits:
                 clock.queue[host.slot] = host
                 return None
             at_s = max(at_s, clock.ready_s)
-        return max(at_s, self.others_leave_s(host, now_s, claim=True))
+        if self._shared_contacts.register.sharers > 1:
+            at_s = max(at_s, self.others_leave_s(host, now_s, claim=True))
+        return at_s
 
     def others_leave_s(self, host: HostQueue, now_s: float, *, claim: bool = False) -> float:
         """Return when the other crawls and sessions of this process leave the host to this one; see
@@ -382,7 +389,7 @@ class Permits:
         if clock:
             clock.busy = True
         permit = Permit(host, host.pace.begin(), at_s, clock)
-        if self.stops:
+        if self.stops.reasons:
             permit.probe = True
             self.stops.allow_probes(0)
         wanted_s = now_s if host.wanted_s is None else host.wanted_s
@@ -411,13 +418,13 @@ class Permits:
         """A permit for a page."""
         now_s = self._clock.monotonic()
         if (
-            not self.pages_open
+            self.pages_closed_by is not None
             or self.stops.closed
             or self._unparsed_bytes > UNPARSED_BYTES_MAX
             or self._buffer.full
         ):
             return None
-        while self._may_grant and (host := self._ready.pop(self.limits.allow_domain, now_s)):
+        while self.limits.allow and (host := self._ready.pop(self.limits.allow_domain, now_s)):
             if host.prefetched and (at_s := self._ready_since(host, now_s)) is not None:
                 permit = self._grant(host, at_s, now_s)
                 if permit is not None:
@@ -439,14 +446,14 @@ class Permits:
         self.limits.pages.refused_until_s = math.inf  # they are looked at again
         if self._closed or self.stops.closed:
             return
-        while self.stops and self._workers and self._ready and (permit := self._from_line()):
-            self._serve(permit)
+        if self.stops.reasons:
+            self._serve_line()
         now_s = self._clock.monotonic()
         kept: list[tuple[HostQueue, float]] = []
         while host := self._bench.take(now_s):
-            if (at_s := self._ready_since(host, now_s)) is None:
-                continue
             if host.tickets:
+                if (at_s := self._ready_since(host, now_s)) is None:
+                    continue
                 if not self._may_grant:
                     kept.append((host, at_s))
                     continue
@@ -458,9 +465,14 @@ class Permits:
                 self._ready.append(host)
         for host, at_s in kept:
             self._bench.put(host, at_s)
-        while self._workers and self._ready and (permit := self._from_line()):
+        self._serve_line()
+        if self._bench.waiting or self._ready.waiting:
+            self._arm()
+
+    def _serve_line(self) -> None:
+        """Grant permits for pages, as far as workers wait for them."""
+        while self._workers and self._ready.waiting and (permit := self._from_line()):
             self._serve(permit)
-        self._arm()
 
     def _serve_page_first(self, host: HostQueue) -> bool:
         """Grant a permit for a page of this host, before its tickets. False: it has no page, or no
@@ -488,7 +500,11 @@ class Permits:
 
     def _reseat(self, host: HostQueue, now_s: float) -> None:
         """Put the host back on the workbench after a grant: the next lane may be ready as well."""
-        if host.wants_permit and (at_s := self._ready_s(host, now_s)) is not None:
+        if (
+            host.pace.busy < host.pace.lanes
+            and host.wants_permit
+            and (at_s := self._ready_s(host, now_s)) is not None
+        ):
             self._bench.put(host, at_s)
 
     def _serve(self, permit: Permit) -> None:
@@ -506,7 +522,9 @@ class Permits:
     def wake_at(self) -> float | None:
         """The time when `advance` must be called; None: not before the next change."""
         at_s = self._bench.next_at()
-        if (refused_until_s := self.limits.pages.refused_until_s) < math.inf and self._ready:
+        if (
+            refused_until_s := self.limits.pages.refused_until_s
+        ) < math.inf and self._ready.waiting:
             at_s = refused_until_s if at_s is None else min(at_s, refused_until_s)
         if at_s is None or not self._may_grant:
             if at_s is None or not self._wall.on or self.stops.paused:
@@ -533,7 +551,7 @@ class Permits:
         advanced while the machine slept. Return whether it was."""
         if not self._wall.stepped():
             return False
-        windowed = [host for host in self._hosts.values() if host.pace.windowed]
+        windowed = [host for host in self.hosts.values() if host.pace.windowed]
         self._wall.on = bool(windowed)
         for host in windowed:
             self._seat(host)

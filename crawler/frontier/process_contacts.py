@@ -52,6 +52,7 @@ class Register:
     def __init__(self) -> None:
         self.hosts: dict[str, _Contacts] = {}
         self.lock = threading.Lock()
+        self.sharers = 0  # that there have ever been
         self._room = FIRST_ROOM
 
     def add(self, slot: str, by: ReferenceType[SharedContacts], now_s: float) -> _Contacts:
@@ -88,10 +89,11 @@ class SharedContacts:
     other's contacts.
     """
 
-    __slots__ = ("__weakref__", "_hosts", "_lock", "_me", "_register", "closed")
+    __slots__ = ("__weakref__", "_hosts", "_lock", "_me", "closed", "register")
 
     def __init__(self, register: Register) -> None:
-        self._register = register
+        register.sharers += 1
+        self.register = register
         self._hosts = register.hosts
         self._lock = register.lock
         self._me = ref(self)
@@ -136,7 +138,7 @@ class SharedContacts:
         with self._lock:
             contacts = self._hosts.get(slot)
             if contacts is None:
-                contacts = self._register.add(slot, self._me, now_s)
+                contacts = self.register.add(slot, self._me, now_s)
             elif contacts.by is not self._me:
                 if self._free_s(contacts, now_s, delay_s, claim=True) > now_s:
                     return False

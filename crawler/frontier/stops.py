@@ -19,34 +19,31 @@ class Stops:
     """
 
     def __init__(self) -> None:
-        self._reasons: set[Stop] = set()
+        self.reasons: set[Stop] = set()  # changed by `add` and `remove` alone
         self._probes = 0  # permits that may be granted all the same: one or none
         self.closed = False
         """No permits: there are reasons, and no probe is due."""
 
-    def __bool__(self) -> bool:
-        return bool(self._reasons)
-
     @property
     def paused(self) -> bool:
         """Whether the operator has paused the whole crawl."""
-        return BY_OPERATOR in self._reasons
+        return BY_OPERATOR in self.reasons
 
     @property
     def frozen(self) -> bool:
         """Whether a pause, or a hold of disk or database, stops permits: no request can end it."""
-        return not self._reasons <= CONNECTING
+        return not self.reasons <= CONNECTING
 
     def add(self, reason: Stop) -> None:
-        self._reasons.add(reason)
+        self.reasons.add(reason)
         self.allow_probes(self._probes if reason == BY_OPERATOR else 0)
 
     def remove(self, reason: Stop) -> None:
-        self._reasons.discard(reason)
+        self.reasons.discard(reason)
         self.allow_probes(self._probes if reason == BY_OPERATOR else 0)
 
     def allow_probes(self, probes: int) -> None:
         """Grant this many probes (0 or 1); none beside a hold that no request can end."""
-        holds = self._reasons - {BY_OPERATOR}
+        holds = self.reasons - {BY_OPERATOR}
         self._probes = probes if holds and holds <= CONNECTING else 0
-        self.closed = bool(self._reasons) and (self.paused or not self._probes)
+        self.closed = bool(self.reasons) and (self.paused or not self._probes)

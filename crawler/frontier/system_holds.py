@@ -223,7 +223,7 @@ class SystemHolds:
         never answered, until it does."""
         evidence = self._evidence
         for slot in evidence.reached | evidence.mute | evidence.unknown:
-            host = self._permits.get(slot)
+            host = self._permits.hosts.get(slot)
             if host is None or host is answered:
                 continue
             host.outages += 1
@@ -299,7 +299,7 @@ class SystemHolds:
         slots = sorted(self._evidence.mute)
         self._asked += 1
         for n in range(len(slots)):
-            host = self._permits.get(slots[(self._asked + n) % len(slots)])
+            host = self._permits.hosts.get(slots[(self._asked + n) % len(slots)])
             if host is not None and self._robots.refetch_answered(host):
                 return host
         return None

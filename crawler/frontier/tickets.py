@@ -26,18 +26,15 @@ class Ticket(Generic[T]):
         self._refusal: str | None = None
         self._future: asyncio.Future[None] | None = None
 
-    def serve(self, permit: T) -> None:
+    def serve(self, permit: T | None) -> None:
         self._permit = permit
-        self._finish()
-
-    def refuse(self, reason: str) -> None:
-        self._refusal = reason
-        self._finish()
-
-    def _finish(self) -> None:
         self.done = True
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
+
+    def refuse(self, reason: str) -> None:
+        self._refusal = reason
+        self.serve(None)
 
     def withdraw(self) -> T | None:
         """Give up waiting; return the permit that was served meanwhile, if any."""

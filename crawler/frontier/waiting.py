@@ -108,7 +108,8 @@ class Waiting:
         matter of time), and why."""
         if host.paused:
             return 0.0, PAUSED
-        if stops := self._permits.stops:
+        stops = self._permits.stops
+        if stops.reasons:
             return 0.0, CRAWL_PAUSED if stops.paused else CRAWL_HELD
         now_s = self._clock.monotonic()
         waits = host.pace.wait(now_s, self._clock.wall())

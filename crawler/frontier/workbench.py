@@ -28,7 +28,7 @@ class Workbench(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[float, int, T]] = []
+        self.waiting: list[tuple[float, int, T]] = []  # a heap; for others: whether it is empty
         self._ready: deque[tuple[int, T]] = deque()
         self._number = AWAY
         self._sitting = 0
@@ -42,10 +42,10 @@ class Workbench(Generic[T]):
             self._sitting += 1
         self._number += 1
         sitter.seat = self._number
-        heapq.heappush(self._waiting, (at_s, self._number, sitter))
-        if len(self._waiting) > 64 and len(self._waiting) > 2 * self._sitting:
-            self._waiting = [e for e in self._waiting if e[2].seat == e[1]]
-            heapq.heapify(self._waiting)
+        heapq.heappush(self.waiting, (at_s, self._number, sitter))
+        if len(self.waiting) > 64 and len(self.waiting) > 2 * self._sitting:
+            self.waiting = [e for e in self.waiting if e[2].seat == e[1]]
+            heapq.heapify(self.waiting)
 
     def remove(self, sitter: T) -> None:
         if sitter.seat != AWAY:
@@ -54,14 +54,14 @@ class Workbench(Generic[T]):
 
     def next_at(self) -> float | None:
         """Return when the next one waiting becomes ready; None if none waits."""
-        heap = self._waiting
+        heap = self.waiting
         while heap and heap[0][2].seat != heap[0][1]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def take(self, now_s: float) -> T | None:
         """Remove and give the one that has been ready longest at `now_s`; None if none is."""
-        heap = self._waiting
+        heap = self.waiting
         while heap and heap[0][0] <= now_s:
             _, number, sitter = heapq.heappop(heap)
             if sitter.seat == number:

@@ -83,7 +83,8 @@ class RunLimits:
 
     def take_page(self) -> bool:
         """Reserve a page before it is requested; False: a limit has been reached."""
-        if self._reached() is not None:
+        closed = self._frontier.permits.pages_closed_by is not None
+        if closed or self._clock.monotonic() >= self._ends_s:
             return False
         self._pages += 1
         if self._pages >= self._config.max_pages:

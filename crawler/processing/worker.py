@@ -86,19 +86,15 @@ class Worker:
 
     async def use(self, permit: Permit) -> None:
         """Judge prefetched URLs of the host until one was worth a request, or none is left."""
-        host, clock = permit.host, self._crawl.clock
-        try:
-            usable = await self._is_usable(permit)
-        except BaseException as error:
-            self._frontier.permits.give_back(permit)
-            if not isinstance(error, Exception) or not host.prefetched:
-                raise
-            self._contain(host, host.prefetched.popleft(), error)
+        host, clock, permits = permit.host, self._crawl.clock, self._frontier.permits
+        by_address = host.prefetched and self._frontier.needs_address(permit)
+        if by_address and not await self._locate(permit):
             return
-        if not usable:
+        if permits.is_void(permit):
+            permits.give_back(permit)
             return
         if (queue := self._crawl.page_queue) is not None and queue.behind:
-            self._frontier.permits.give_back(permit)
+            permits.give_back(permit)
             await queue.room()
             return
         host.prefetch = min(2 * host.prefetch, PREFETCH_MAX)
@@ -129,24 +125,28 @@ class Worker:
                         break
         finally:
             if not permit.over:  # no request was made
-                self._frontier.permits.give_back(permit)
+                permits.give_back(permit)
         self._refill(host)
         if self._buffer.full:
             await self._committer.flush()
 
-    async def _is_usable(self, permit: Permit) -> bool:
-        """Whether the permit is still valid and its address known; otherwise it is given back."""
-        host, permits = permit.host, self._frontier.permits
-        if host.prefetched and self._frontier.needs_address(permit):
+    async def _locate(self, permit: Permit) -> bool:
+        """Find out the address of the permit's host. False: the permit was given back."""
+        host = permit.host
+        located = False
+        try:
             origin = origin_of(host.prefetched[0].url)
-            if await self._downloader.locate(permit, origin) is not True:
-                permits.give_back(permit)
-                self._refill(host)
-                return False
-        if permits.is_void(permit):
-            permits.give_back(permit)
-            return False
-        return True
+            located = await self._downloader.locate(permit, origin) is True
+        except Exception as error:
+            if not host.prefetched:
+                raise
+            self._contain(host, host.prefetched.popleft(), error)
+        finally:
+            if not located:
+                self._frontier.permits.give_back(permit)
+        if not located:
+            self._refill(host)
+        return located
 
     def _note_seed(self, queued: Queued) -> None:
         """Admit a seed that another worker may have added a moment ago."""

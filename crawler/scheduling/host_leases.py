@@ -111,7 +111,7 @@ class HostLeases:
     async def lease(self, slot: str) -> HostQueue | None:
         """Return the host of a slot, leased if need be; None while another worker has it, which
         is looked up every ELSEWHERE_AGAIN_S at most."""
-        if (host := self._permits.get(slot)) is not None:
+        if (host := self._permits.hosts.get(slot)) is not None:
             return host
         if (away := self._full.pop(slot, None)) is not None:
             self._buffer.give_back(away.update)
@@ -119,7 +119,7 @@ class HostLeases:
         elif self._buffer.releasing(slot):
             await self._committer.flush()
         async with self.leasing:
-            if (host := self._permits.get(slot)) is not None:  # another task was faster
+            if (host := self._permits.hosts.get(slot)) is not None:  # another task was faster
                 return host
             now_s = self._crawl.clock.monotonic()
             if self._elsewhere and self._elsewhere.get(slot, NEVER) > now_s:
@@ -175,7 +175,7 @@ class HostLeases:
                     frontier.give_back(leases)
                     leases = ()
                 for lease in leases:
-                    if self._permits.get(lease.slot) is None:
+                    if self._permits.hosts.get(lease.slot) is None:
                         frontier.host_leased(lease)
             frontier.claimable = frontier.claimable or len(leases) == room
             if self._others.shared:

@@ -156,7 +156,7 @@ class HostSupply:
         if self._permits.stops.paused:
             self.idle = False  # until the operator resumes, nothing is to be done
             return None
-        if self._permits.stops:
+        if self._permits.stops.reasons:
             self.idle = False
             if holds.connecting and not self._runs_forever:
                 if not (busy or self._permits.pages_open):
@@ -196,7 +196,7 @@ class HostSupply:
         return (
             len(self._permits) < HUNGRY_BELOW
             and self._permits.pages_open
-            and not (frontier.claimable or frontier.stopping or self._permits.stops)
+            and not (frontier.claimable or frontier.stopping or self._permits.stops.reasons)
         )
 
     @property

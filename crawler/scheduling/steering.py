@@ -89,7 +89,7 @@ class Steering:
                 self._resume()
             case PauseHosts(hosts=slots):
                 for slot in slots:
-                    if (host := self._permits.get(slot)) is not None:
+                    if (host := self._permits.hosts.get(slot)) is not None:
                         host.steer(paused=True)
                         self._permits.consider(host)
 

@@ -159,7 +159,7 @@ class Control:
             return CrawlState.STOPPING
         if permits.stops.paused:
             return CrawlState.PAUSED
-        if permits.stops:
+        if permits.stops.reasons:
             return CrawlState.HELD
         idle = self._scheduler.supply.idle and not permits.in_flight
         return CrawlState.IDLE if idle else CrawlState.RUNNING
@@ -195,7 +195,7 @@ class Control:
 
     def host_now(self, host: str) -> HostNow | None:
         """A host in memory; None for others, of which the store's row says everything."""
-        if (held := self._frontier.permits.get(host)) is None:
+        if (held := self._frontier.permits.hosts.get(host)) is None:
             return None
         state, wait_s, reason = self._wait_of(held)
         return HostNow(
@@ -210,7 +210,7 @@ class Control:
 
     def host_urls(self, host: str) -> HostUrls | None:
         """The URLs of a host in memory; None for others."""
-        if (held := self._frontier.permits.get(host)) is None:
+        if (held := self._frontier.permits.hosts.get(host)) is None:
             return None
         parked = tuple(itertools.chain.from_iterable(held.parked.values()))
         return HostUrls(tuple(held.prefetched), parked, frozenset(held.in_memory))
@@ -250,7 +250,8 @@ class Control:
     @property
     def overall_reason(self) -> QueueReason | None:
         """Why no host at all is contacted; None if some may be."""
-        if stops := self._frontier.permits.stops:
+        stops = self._frontier.permits.stops
+        if stops.reasons:
             return QueueReason.CRAWL_PAUSED if stops.paused else QueueReason.CRAWL_HELD
         return None
 

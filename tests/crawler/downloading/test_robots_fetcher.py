@@ -111,7 +111,7 @@ class Rig:
     async def lease(self, slot: str) -> HostQueue | None:
         if slot in self.held_elsewhere:
             return None
-        if (host := self.permits.get(slot)) is not None:
+        if (host := self.permits.hosts.get(slot)) is not None:
             return host
         return self.frontier.host_leased((await self.store.acquire(self.session, [slot]))[slot])
 

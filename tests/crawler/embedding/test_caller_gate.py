@@ -137,7 +137,7 @@ async def test_hosts_are_forgotten_once_they_have_rested(
             await clock.sleep_until(clock.monotonic() + 1)
             assert len(client.frontier.permits) <= 12
         assert (await client._loop.crawl.store.stats()).hosts <= 12
-        assert client.frontier.permits.get("h59.test") is not None
+        assert client.frontier.permits.hosts.get("h59.test") is not None
         await get(client, "http://h0.test/")
     assert fetcher.log.paths("h0.test") == ["/robots.txt", "/", "/robots.txt", "/"]
 
@@ -177,15 +177,17 @@ async def test_hosts_that_rest_or_are_waited_for_are_not_forgotten(
         for n in range(8):
             await get(client, f"http://h{n}.test/")
             await clock.sleep_until(clock.monotonic() + 1)
-        assert client.frontier.permits.get("a.test") is not None
+        assert client.frontier.permits.hosts.get("a.test") is not None
         assert (await client.next_turn(f"{A}/")).in_s > 4000
         with pytest.raises(FetchFailed):
             await dead
-        assert client.frontier.permits.get("dead.test") is not None, "it is on the retry clock"
+        assert client.frontier.permits.hosts.get("dead.test") is not None, (
+            "it is on the retry clock"
+        )
         await clock.sleep_until(clock.monotonic() + 6000)
         for n in range(30):
             await get(client, f"http://h{n}.test/")
-        assert client.frontier.permits.get("a.test") is None
+        assert client.frontier.permits.hosts.get("a.test") is None
 
 
 async def test_robots_copies_in_memory_are_bounded_in_bytes(

@@ -95,7 +95,7 @@ async def test_a_page_function_does_not_wait_for_its_own_commit(clock: JumpClock
 
         async def look(_page) -> None:
             await session.get(f"{B}/doc0")
-            host = scheduler.frontier.permits.get("b.test")
+            host = scheduler.frontier.permits.hosts.get("b.test")
             assert host is not None
             scheduler.leases.release(host)
             with pytest.raises(CourtlyError, match="waits for this page function") as caught:

@@ -48,7 +48,7 @@ def test_backing_off_and_being_forgiven() -> None:
         rests.append(pace.backoff_until_s - now)
         now = pace.backoff_until_s
     assert rests == [60, 120, 240]
-    assert pace.lanes() == 1
+    assert pace.lanes == 1
     for _ in range(3):
         assert not pace.answered(200, refusal=False, asked_s=None, now_s=now)
     pace.answered(503, refusal=True, asked_s=None, now_s=now)
@@ -127,10 +127,10 @@ def test_law_1_contacts_of_a_time_with_one_lane_count_when_more_lanes_open() -> 
     pace = make_pace(now_s=1000.0, lanes=3)
     pace.answered(503, refusal=True, asked_s=None, now_s=1000.0)
     for at_s in (1060.0, 1061.1, 1062.2):
-        assert pace.lanes() == 1
+        assert pace.lanes == 1
         contact(pace, at_s)
     pace.answered(200, refusal=False, asked_s=None, now_s=1062.3)
-    assert pace.lanes() == 3
+    assert pace.lanes == 3
     pace.slow_s = 10.0
     pace.recompute()
     waits = []
@@ -303,7 +303,7 @@ def test_the_wait_that_is_explained_is_the_wait_that_is_kept(
         for wall_s in (0.0, 3600.0, 7199.0, 7200.0):
             at_s = pace.ready_s(now_s, partial(float, wall_s))
             wait = pace.wait(now_s, wall_s)
-            assert (wait is None) is (at_s is None) is (pace.busy >= pace.lanes())
+            assert (wait is None) is (at_s is None) is (pace.busy >= pace.lanes)
             if wait is not None and at_s is not None:
                 assert max(wait[0], now_s) == max(at_s, now_s)
                 assert wait[1] is not VISIT_WINDOW or window is not None

@@ -142,7 +142,7 @@ def test_law_1_is_never_broken_at_any_load(
                     busy = [end for start, end in log if start < begin < end + delay - 1e-6]
                     same = [1 for start, _ in log if start == begin]
                     assert len(busy) + len(same) <= lanes
-                host = driven.permits.get(f"h{n}.test")
+                host = driven.permits.hosts.get(f"h{n}.test")
                 assert host is not None
                 assert host.pace.breaches == 0
                 assert host.pace.peak_concurrency <= min(lanes, limit)
@@ -373,7 +373,7 @@ async def test_tickets_that_are_withdrawn_or_turned_away_wait_no_longer() -> Non
         assert isinstance(waiting, Ticket)
         driven.permits.drop(host)
         assert (driven.permits.directed, len(driven.permits), host.gone) == (0, 0, True)
-        assert driven.permits.get("a.test") is None
+        assert driven.permits.hosts.get("a.test") is None
         with pytest.raises(FrontierClosedError, match=r"a\.test"):
             await waiting.wait()
         with pytest.raises(FrontierClosedError):

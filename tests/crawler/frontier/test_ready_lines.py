@@ -67,6 +67,6 @@ def test_a_domain_that_may_not_be_served_keeps_its_place() -> None:
     for one in (host("h0"), host("b", costs_nothing=True), host("v", "victim.test"), host("h1")):
         lines.append(one)
     assert popped(lines, without="trap.test") == ["v"]
-    assert lines
+    assert lines.waiting == 3
     assert popped(lines) == ["b", "h0", "h1"]
-    assert not lines
+    assert not lines.waiting

@@ -120,7 +120,7 @@ async def test_who_asks_for_one_host_waits_as_well() -> None:
     async with JumpClock() as clock:
         crawl = Crawl(clock)
         crawl.holds.begin(HoldReason.DISK_FULL)
-        host = crawl.driven.permits.get("h0.test")
+        host = crawl.driven.permits.hosts.get("h0.test")
         assert host is not None
         asked = asyncio.create_task(crawl.driven.acquire(host))
         await crawl.for_s(100)

@@ -78,6 +78,6 @@ def test_void_entries_do_not_pile_up() -> None:
     sitter = Sitter(0)
     for at in range(10_000):
         bench.put(sitter, at)
-    assert len(bench._waiting) < 200
+    assert len(bench.waiting) < 200
     assert bench.take(10_000) is sitter
     assert bench.take(10_000) is None

@@ -54,7 +54,7 @@ async def test_the_crawl_is_held_and_resumes(
 
         async def look() -> bool:
             await clock.sleep_until(clock.monotonic() + 1.5 * CHECK_EVERY_S)
-            return bool(driven.permits.stops)
+            return bool(driven.permits.stops.reasons)
 
         task = asyncio.create_task(DiskSpace(CurrentConfig(config), clock, holds).run())
         assert not await look()

@@ -267,7 +267,7 @@ async def test_the_contacts_of_a_host_that_only_hops_lead_to_are_committed(world
 
     def look() -> None:
         assert world.scheduler
-        if host := world.scheduler.frontier.permits.get("cdn.test"):
+        if host := world.scheduler.frontier.permits.hosts.get("cdn.test"):
             waiting.append(len(host.contacts_new))
 
     waiting: list[int] = []
@@ -298,7 +298,7 @@ async def test_a_hop_to_a_host_that_is_just_being_released_waits_for_it(world: W
 
     def release() -> None:
         assert world.scheduler
-        host = world.scheduler.frontier.permits.get("b.test")
+        host = world.scheduler.frontier.permits.hosts.get("b.test")
         assert host is not None
         world.scheduler.leases.release(host)  # what making room does
 

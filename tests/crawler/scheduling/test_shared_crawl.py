@@ -192,7 +192,7 @@ async def test_a_stopped_worker_contacts_nobody_when_it_continues(shared: Shared
     first.clock.resume()
     resumed_s = shared.clock.monotonic()
     await shared.wait(0.499)
-    assert first.scheduler.frontier.permits.stops
+    assert first.scheduler.frontier.permits.stops.reasons
     assert len(first.requests) == before
     await shared.end()
     later = [entry.start_s for entry in first.requests[before:]]
