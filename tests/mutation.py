@@ -46,13 +46,23 @@ _SCHEDULING: Final = (
     *_tests("crawler/scheduling", "shared_hosts", "shared_crawl", "storage_holds", "reach"),
     *_tests("crawler/scheduling", "end", "rejudge", "forever"),
 )
+_POLICIES: Final = (
+    *("pacing", "scope", "retries", "recrawl", "listing", "globs", "indexing", "quarantine"),
+    *("robots_state", "address", "schemes", "url"),
+)
 # Module -> its tests, the fastest first. None of them starts processes: those would import the
 # module as it is.
 TESTS: Final[dict[str, tuple[str, ...]]] = {
+    **{f"policies/{name}.py": _tests("policies", name) for name in _POLICIES},
+    "policies/declarations.py": _tests("policies", "declarations", "usage"),
     **{
-        f"policies/{name}.py": _tests("policies", name)
-        for name in ("pacing", "scope", "retries", "recrawl")
+        f"crawler/frontier/{name}.py": _tests("crawler/frontier", name) + _FRONTIER
+        for name in ("workbench", "crowd_pace", "large_bodies")
     },
+    "crawler/frontier/fair_queue.py": _tests("crawler/frontier", "fair_queue", "ready_lines")
+    + _FRONTIER,
+    "crawler/frontier/process_contacts.py": _FRONTIER,
+    "crawler/frontier/system_holds.py": _FRONTIER + _tests("crawler/scheduling", "outage"),
     "crawler/frontier/pace.py": _FRONTIER,
     "crawler/frontier/permits.py": _FRONTIER + _tests("crawler/frontier", "wall_steps"),
     "crawler/frontier/grant_limits.py": _FRONTIER,
@@ -60,6 +70,9 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "crawler/scheduling/due_work.py": _SCHEDULING + _tests("crawler/scheduling", "revisits"),
     "crawler/scheduling/host_leases.py": _SCHEDULING + _tests("crawler/embedding", "caller_gate"),
     "crawler/scheduling/host_supply.py": _SCHEDULING,
+    "crawler/scheduling/rejudging.py": _tests("crawler/scheduling", "rejudge", "judging_yields")
+    + _SCHEDULING,
+    "crawler/scheduling/disk_space.py": _tests("crawler/scheduling", "disk_space"),
 }
 _ONE: Final = (ast.Lt, ast.Gt, ast.Eq, ast.Is, ast.In, ast.Add, ast.Mult, ast.And)
 _OTHER: Final = (ast.LtE, ast.GtE, ast.NotEq, ast.IsNot, ast.NotIn, ast.Sub, ast.Div, ast.Or)
