@@ -4,7 +4,8 @@
 
 Each mutant is one change of the module's source, as a slip of the hand would make it. It is tested
 in a process of its own, which compiles the changed source when the module is imported: the working
-tree stays as it is. A mutant that fails no test is a survivor and printed as a diff.
+tree stays as it is. Inside a function, only the tests that reach the changed line are run. A mutant
+that fails no test is a survivor and printed as a diff.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ import random
 import resource
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from coverage import Coverage, CoverageData
 
 ROOT: Final = Path(__file__).parent.parent
-CPU_FACTOR: Final = 5  # a mutant may use this many times the processor time of the module's tests
-WALL_S_MAX: Final = 600.0  # for a mutant that waits and uses no processor time
+WALL_S_MAX: Final = 300.0  # for a mutant that waits and uses no processor time
 # Large packages that the tests import: loaded once, before a process is forked for each mutant.
 PRELOADED: Final = ("pytest", "hypothesis", "aiohttp", "aiosqlite", "ada_url", "structlog", "click")
 
@@ -46,13 +49,23 @@ _SCHEDULING: Final = (
     *_tests("crawler/scheduling", "shared_hosts", "shared_crawl", "storage_holds", "reach"),
     *_tests("crawler/scheduling", "end", "rejudge", "forever"),
 )
+_POLICIES: Final = (
+    *("pacing", "scope", "retries", "recrawl", "listing", "globs", "indexing", "quarantine"),
+    *("robots_state", "address", "schemes", "url"),
+)
 # Module -> its tests, the fastest first. None of them starts processes: those would import the
 # module as it is.
 TESTS: Final[dict[str, tuple[str, ...]]] = {
+    **{f"policies/{name}.py": _tests("policies", name) for name in _POLICIES},
+    "policies/declarations.py": _tests("policies", "declarations", "usage"),
     **{
-        f"policies/{name}.py": _tests("policies", name)
-        for name in ("pacing", "scope", "retries", "recrawl")
+        f"crawler/frontier/{name}.py": _tests("crawler/frontier", name) + _FRONTIER
+        for name in ("workbench", "crowd_pace", "large_bodies")
     },
+    "crawler/frontier/fair_queue.py": _tests("crawler/frontier", "fair_queue", "ready_lines")
+    + _FRONTIER,
+    "crawler/frontier/process_contacts.py": _FRONTIER,
+    "crawler/frontier/system_holds.py": _FRONTIER + _tests("crawler/scheduling", "outage"),
     "crawler/frontier/pace.py": _FRONTIER,
     "crawler/frontier/permits.py": _FRONTIER + _tests("crawler/frontier", "wall_steps"),
     "crawler/frontier/grant_limits.py": _FRONTIER,
@@ -60,6 +73,9 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "crawler/scheduling/due_work.py": _SCHEDULING + _tests("crawler/scheduling", "revisits"),
     "crawler/scheduling/host_leases.py": _SCHEDULING + _tests("crawler/embedding", "caller_gate"),
     "crawler/scheduling/host_supply.py": _SCHEDULING,
+    "crawler/scheduling/rejudging.py": _tests("crawler/scheduling", "rejudge", "judging_yields")
+    + _SCHEDULING,
+    "crawler/scheduling/disk_space.py": _tests("crawler/scheduling", "disk_space"),
 }
 _ONE: Final = (ast.Lt, ast.Gt, ast.Eq, ast.Is, ast.In, ast.Add, ast.Mult, ast.And)
 _OTHER: Final = (ast.LtE, ast.GtE, ast.NotEq, ast.IsNot, ast.NotIn, ast.Sub, ast.Div, ast.Or)
@@ -159,8 +175,46 @@ class _Mutant(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self._source, self._path, "exec"), module.__dict__)
 
 
-def begin(path: str, source: str, cpu_s_max: float) -> int:
-    """Test the module with this source in a new process; return its id."""
+class _Reached:
+    """Records which lines of the module each test reaches, or runs only the tests `chosen`."""
+
+    def __init__(self, chosen: set[str] | None, coverage: Coverage | None) -> None:
+        self._chosen = chosen
+        self._coverage = coverage
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        if self._chosen is not None:
+            items[:] = [item for item in items if item.nodeid in self._chosen]
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        if self._coverage:
+            self._coverage.switch_context(nodeid)
+
+
+def reaching(tree: ast.Module, change: Change, tests: dict[int, list[str]]) -> set[str] | None:
+    """The tests that reach a change; None: all, as it is made when the module is imported. tests:
+    by line."""
+    line = change.node.lineno
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    if not any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in around[:-1]):
+        return None
+    lines = range(around[-1].lineno, (change.node.end_lineno or 0) + 1)
+    return {test for line in lines for test in tests.get(line, [])}
+
+
+def begin(
+    path: str,
+    source: str,
+    cpu_s_max: float,
+    chosen: set[str] | None = None,
+    recorded: str | None = None,
+) -> int:
+    """Test the module with this source in a new process; return its id. recorded: the file in which
+    the lines that each test reaches are recorded."""
     if pid := os.fork():
         return pid
     code = 70
@@ -174,7 +228,14 @@ def begin(path: str, source: str, cpu_s_max: float) -> int:
         import pytest
 
         options = "-xq --timeout=60 --assert=plain -pno:cacheprovider --hypothesis-profile=mutants"
-        code = int(pytest.main([*options.split(), *TESTS[path]]))
+        coverage = recorded and Coverage(recorded, include=[str(ROOT / path)], config_file=False)
+        if coverage:
+            coverage.start()
+        plugins = [_Reached(chosen, coverage or None)]
+        code = int(pytest.main([*options.split(), *TESTS[path]], plugins))
+        if coverage:
+            coverage.stop()
+            coverage.save()
     finally:
         os._exit(code)
 
@@ -196,24 +257,32 @@ def wait(began_s: dict[int, float]) -> tuple[int, int, float]:
 def survivors(path: str, changes: list[Change], source: str, processes: int) -> int:
     """Test all mutants, print those that live, and return their number. Raises SystemExit if the
     tests fail without."""
-    pid = begin(path, source, WALL_S_MAX)
-    _, code, tests_s = wait({pid: time.monotonic()})
-    if code:
-        raise SystemExit(f"{path}: its tests fail without a mutant (exit code {code})")
+    with tempfile.TemporaryDirectory() as folder:
+        recorded = f"{folder}/lines"
+        pid = begin(path, source, WALL_S_MAX, recorded=recorded)
+        _, code, tests_s = wait({pid: time.monotonic()})
+        if code:
+            raise SystemExit(f"{path}: its tests fail without a mutant (exit code {code})")
+        data = CoverageData(recorded)
+        data.read()
+        tests = data.contexts_by_lineno(str(ROOT / path))
+    tree = ast.parse(source)
     print(f"{path}: {len(changes)} mutants; its tests take {tests_s:.1f} s", flush=True)  # noqa: T201
     found = 0
     began_s: dict[int, float] = {}
     under_test: dict[int, str] = {}
-    waiting = [mutated(source, change) for change in reversed(changes)]
+    waiting = list(reversed(changes))
     while waiting or began_s:
         while waiting and len(began_s) < processes:
-            changed = waiting.pop()
-            pid = begin(path, changed, CPU_FACTOR * tests_s + 5)
+            change = waiting.pop()
+            changed = mutated(source, change)
+            chosen = reaching(tree, change, tests)
+            pid = begin(path, changed, tests_s + 5, chosen)  # without a record, tests are faster
             began_s[pid], under_test[pid] = time.monotonic(), changed
         pid, code, _ = wait(began_s)
         del began_s[pid]
         changed = under_test.pop(pid)
-        if code == 0:
+        if code in (0, 5):  # 5: no test reaches it
             found += 1
             lines = source.splitlines(), changed.splitlines()
             diff = list(difflib.unified_diff(*lines, n=0, lineterm=""))[2:]

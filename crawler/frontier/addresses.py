@@ -21,7 +21,7 @@ class Addresses:
     as it learns with its pulses, and only that one grants permits for it.
     """
 
-    def __init__(self, *, shared: bool = False) -> None:
+    def __init__(self, *, shared: bool) -> None:
         self._shared = shared
         self._clocks: WeakValueDictionary[str, AddressClock] = WeakValueDictionary()
 

@@ -164,8 +164,9 @@ class Permits:
         """Served before all others, if it is ready."""
         now_s = self._clock.monotonic()
         if host.tickets:
-            if self._may_grant and (at_s := self._ready_since(host, now_s)) is not None:
-                self._serve_ticket(host, at_s, now_s)
+            at_s = self._ready_since(host, now_s) if self._may_grant else None
+            if at_s is not None and (ticket := _next_waiting(host.tickets)):
+                self._serve_ticket(ticket, host, at_s, now_s)
             return
         if not host.in_line:
             if not host.prefetched or self._ready_since(host, now_s) is None:
@@ -216,16 +217,9 @@ class Permits:
 
         No permits for pages are granted while more than UNPARSED_BYTES_MAX wait.
         """
-        stopped = self._unparsed_bytes > UNPARSED_BYTES_MAX
         self.limits.count_unparsed(host.domain, size_bytes / UNPARSED_BYTES_MAX)
         self._unparsed_bytes += size_bytes
-        resumes = stopped or size_bytes < 0
-        if (
-            resumes
-            and self._workers
-            and self._ready.waiting
-            and self._unparsed_bytes <= UNPARSED_BYTES_MAX
-        ):
+        if size_bytes < 0 and self._workers and self._ready.waiting:
             self._pump()
 
     def close(self) -> None:
@@ -350,7 +344,7 @@ class Permits:
         at_s = host.pace.ready_s(now_s, self._clock.wall)
         if at_s is None:
             return None
-        if at_s > now_s and not self._wall.on and host.pace.windowed:
+        if at_s > now_s and host.pace.windowed:
             self._wall.begin()
         if (clock := host.address_clock) is not None:
             if clock.busy or not clock.leased:
@@ -459,7 +453,8 @@ class Permits:
                     continue
                 if host.yields and self._serve_page_first(host):
                     continue
-                if self._serve_ticket(host, at_s, now_s):
+                if ticket := _next_waiting(host.tickets):
+                    self._serve_ticket(ticket, host, at_s, now_s)
                     continue
             if host.prefetched and not host.in_line:
                 self._ready.append(host)
@@ -485,10 +480,10 @@ class Permits:
         self._serve(permit)
         return permit.host is host
 
-    def _serve_ticket(self, host: HostQueue, at_s: float, now_s: float) -> bool:
-        """Grant the permit to the first ticket for this host, if there is any."""
-        if (ticket := _next_waiting(host.tickets)) is None:
-            return False
+    def _serve_ticket(
+        self, ticket: Ticket[Permit], host: HostQueue, at_s: float, now_s: float
+    ) -> None:
+        """Grant the permit to the first ticket for this host, which has left its line."""
         permit = self._grant(host, at_s, now_s)
         if permit is None:
             host.tickets.appendleft(ticket)
@@ -496,7 +491,6 @@ class Permits:
             self.directed -= 1
             ticket.serve(permit)
         self._reseat(host, now_s)
-        return True
 
     def _reseat(self, host: HostQueue, now_s: float) -> None:
         """Put the host back on the workbench after a grant: the next lane may be ready as well."""
@@ -526,10 +520,10 @@ class Permits:
             refused_until_s := self.limits.pages.refused_until_s
         ) < math.inf and self._ready.waiting:
             at_s = refused_until_s if at_s is None else min(at_s, refused_until_s)
-        if at_s is None or not self._may_grant:
-            if at_s is None or not self._wall.on or self.stops.paused:
-                return None  # the next permit to end, the next pass, or the end of the pause
-            return self._wall.look_s
+        if at_s is None or self.stops.paused:
+            return None
+        if not self._may_grant:  # until a permit ends, or the next pass
+            return self._wall.look_s if self._wall.on else None
         return min(at_s, self._wall.look_s) if self._wall.on else at_s
 
     def advance(self) -> None:

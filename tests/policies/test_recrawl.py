@@ -12,6 +12,7 @@ from policies.recrawl import (
     ContentChange,
     RecrawlMode,
     RecrawlRules,
+    due_in_s,
     interval_s,
     is_changed,
     is_modified_since_visit,
@@ -104,6 +105,8 @@ def test_what_is_gone_is_asked_for_less_and_less(rules: RecrawlRules, status: in
     for _ in range(20):
         every_s = interval_s(rules, status=status, seen=ContentChange.UNCHANGED, before_s=every_s)
     assert every_s == GONE_MAX_S
+    first_s = interval_s(rules, status=status, seen=ContentChange.UNCHANGED)
+    assert first_s == rules.interval_s
     back_s = interval_s(rules, status=200, seen=ContentChange.CHANGED, before_s=every_s)
     assert back_s <= max(rules.max_interval_s, rules.interval_s)
 
@@ -132,7 +135,14 @@ def test_no_interval_is_below_the_least_or_beyond_a_year(
 def test_failures_follow_the_retry_clock() -> None:
     assert [retry_in_s(ADAPTIVE, n) for n in (1, 2, 3, 4)] == [2, 10, 30, 60]
     assert retry_in_s(ADAPTIVE, 99) == 6 * HOUR_S
-    assert retry_in_s(RecrawlRules(mode=RecrawlMode.FIXED, interval_s=HOUR_S), 99) == HOUR_S
+    for regular_s, latest_s in ((HOUR_S, HOUR_S), (1.0, 60.0)):
+        rules = RecrawlRules(mode=RecrawlMode.FIXED, interval_s=regular_s)
+        assert retry_in_s(rules, 99) == latest_s
+
+
+def test_a_page_is_visited_a_second_after_its_end_but_not_each_second() -> None:
+    ends = ((-DAY_S, 60.0), (58.0, 60.0), (90.0, 91.0), (9 * DAY_S, DAY_S))
+    assert all(due_in_s(DAY_S, ends_in_s) == due_s for ends_in_s, due_s in ends)
 
 
 def changed(**values: tuple[object, object]) -> bool:

@@ -20,8 +20,10 @@ from policies.retries import (
     after_refusal,
     backoff_s,
     http_date_s,
+    is_address_refused,
     retry_after_s,
     retry_delay_s,
+    tried_for_s,
 )
 from tests.tables import each
 
@@ -47,12 +49,14 @@ def test_what_would_recur_is_not_tried_again(code: FailureCode) -> None:
 
 def test_a_failure_known_to_be_permanent_is_not_tried_again() -> None:
     assert after_failure(FailureCode.PROTOCOL, 0, RULES, permanent=True) == GiveUp(attempts=1)
+    assert [is_address_refused(error) for error in ("address: 10.0.0.1", "dns: x")] == [True, False]
 
 
 def test_refusals_are_not_attempts_and_the_fifth_is_the_last() -> None:
     for met in range(4):
         assert after_refusal(met, attempts=2) == RetryLater(in_s=0.0, attempts=2, refusals=met + 1)
-    assert after_refusal(4) == GiveUp(attempts=5)
+    assert after_refusal(4, attempts=2) == GiveUp(attempts=7)
+    assert after_failure(FailureCode.HTTP, 2, RULES, refusals=4) == GiveUp(attempts=7)
     assert after_failure(FailureCode.HTTP, 1, RULES, refusals=4) == RetryLater(
         in_s=10.0, attempts=2, refusals=4
     )
@@ -63,6 +67,11 @@ def test_lost_connections_count_against_the_host_on_the_retry_clock() -> None:
     assert after_no_connection(1, RULES) == RetryLater(in_s=10.0, attempts=2)
     assert after_no_connection(2, RULES) == GiveUp(attempts=3)
     assert after_no_connection(0, RULES, permanent=True) == GiveUp(attempts=1)
+    impatient = RetryRules(unreachable_for_s=42.0)
+    assert after_no_connection(2, impatient) == RetryLater(in_s=30.0, attempts=3)
+    assert after_no_connection(3, impatient) == GiveUp(attempts=4)
+    assert [tried_for_s(n) for n in (0, 1, 2, 20)] == [0, 0, 2, tried_for_s(19) + 6 * 3600]
+    assert tried_for_s(10**9) > 10**12
 
 
 def test_retry_clock() -> None:
@@ -90,12 +99,22 @@ def test_backoff_doubles_from_a_minute_to_a_day() -> None:
         ("Fri, 31 Dec 9999 23:59:59 GMT", RETRY_AFTER_S_MAX),
         ("Sun, 09 Sep 2001 01:47:40 PST", None), ("Sun, 31 Feb 2002 01:47:40 GMT", None),
         ("Sun, 09 Xyz 2001 01:47:40 GMT", None), ("Sun, 09 Sep 2001 25:47:40 GMT", None),
-        ("Sun, 09 Sep 0000 01:47:40 GMT", None),
+        ("Sun, 09 Sep 0000 01:47:40 GMT", None), ("Sun, 00 Sep 2001 01:47:40 GMT", None),
+        ("Sun, 30 Sep 2001 23:59:60 GMT", 1_894_400.0), ("Sun, 09 Sep 2001 01:47:61 GMT", None),
+        ("Sun, 09 Sep 2001 01:60:40 GMT", None), ("Sun, 09 Sep 2001 24:47:40 GMT", None),
+        ("Tue, 01-Jan-69 00:00:00 GMT", RETRY_AFTER_S_MAX), ("Thu, 01-Jan-70 00:00:00 GMT", 0.0),
     ],
 )  # fmt: skip
 def test_retry_after(header: str | None, wait_s: float | None) -> None:
     """RFC 9110, 10.2.3: seconds or an HTTP date; at most 30 days; the past is now."""
     assert retry_after_s(header, now_s=NOW_S) == wait_s
+
+
+def test_the_longer_wait_counts_when_a_clock_is_wrong() -> None:
+    header, sent = "Sun, 09 Sep 2001 01:47:40 GMT", "Sun, 09 Sep 2001 01:46:10 GMT"
+    for date, now_s, wait_s in ((sent, NOW_S, 90.0), (sent, NOW_S - 60, 120.0), ("x", NOW_S, 60.0)):
+        assert retry_after_s(header, now_s=now_s, date=date) == wait_s
+    assert retry_after_s(header, now_s=NOW_S, max_s=7.0) == 7.0
 
 
 @given(

@@ -90,8 +90,8 @@ PACING: Final = (
     Mutant(
         "off by one in the lane whose delay counts",
         "crawler/frontier/pace.py",
-        "lane = len(self.ends) + self.busy - lanes\n        if lane >= 0 and (lane_s",
-        "lane = len(self.ends) + self.busy - lanes - 1\n        if lane >= 0 and (lane_s",
+        "lane = len(self.ends) + self.busy - self.lanes\n        if lane >= 0 and (lane_s",
+        "lane = len(self.ends) + self.busy - self.lanes - 1\n        if lane >= 0 and (lane_s",
     ),
     Mutant(
         "min for max in a backoff by Retry-After",
@@ -219,8 +219,8 @@ RETRIES: Final = (
     Mutant(
         "a redirect too many is followed",
         "crawler/processing/worker.py",
-        "if queued.hops >= fetch.max_redirects and",
-        "if queued.hops > fetch.max_redirects and",
+        "queued.hops >= fetch.max_redirects and",
+        "queued.hops > fetch.max_redirects and",
     ),
 )
 
@@ -260,7 +260,7 @@ FRONTIER: Final = (
     Mutant(
         "prefetched URLs do not count as held",
         "crawler/frontier/frontier.py",
-        "                host.in_memory.update(queued.id for queued in hand.urls)\n",
+        "                host.in_memory.update(map(_ID, hand.urls))\n",
         "",
     ),
     Mutant(
@@ -315,8 +315,8 @@ FRONTIER: Final = (
     Mutant(
         "failed requests count as pages",
         "crawler/processing/worker.py",
-        "            if not visited:\n                self._limits.give_page_back()",
-        "            pass",
+        "            if not (visited or queued.sitemap):\n",
+        "            if False:\n",
     ),
     Mutant(
         "one page more than max_pages_per_host",
@@ -360,8 +360,8 @@ PERMITS: Final = (
     Mutant(
         "the delay of an address is ignored",
         "crawler/frontier/permits.py",
-        "            at_s = max(at_s, clock.ready_s)\n        return",
-        "        return",
+        "            at_s = max(at_s, clock.ready_s)\n        if self._shared",
+        "        if self._shared",
     ),
     Mutant(
         "two contacts at one address at a time",
@@ -644,8 +644,8 @@ MORE: Final = (
     Mutant(
         "permits granted before a pause of the crawl are used",
         "crawler/frontier/permits.py",
-        "stopped = bool(self.stops) and not (permit.probe and not self.stops.paused)",
-        "stopped = False",
+        "return bool(self.stops.reasons) and not (permit.probe and not self.stops.paused)",
+        "return False",
     ),
     Mutant(
         "a permit given back forgets the contact before it",

@@ -24,6 +24,7 @@ from policies.pacing import PacingRules, Per, RobotsPacing, parse_window
 from policies.scope import Skip
 from storage.store import HostClock, Lease, Prefetched, Queued
 from tests.crawler.frontier.rig import DrivenFrontier
+from tests.tables import each
 
 ids = itertools.count(1)
 
@@ -378,6 +379,27 @@ async def test_tickets_that_are_withdrawn_or_turned_away_wait_no_longer() -> Non
             await waiting.wait()
         with pytest.raises(FrontierClosedError):
             driven.permits.for_host(host)
+        driven.close()
+
+
+@each("withdrawn", [False, True])
+async def test_a_page_follows_a_request_of_a_caller_and_one_that_was_withdrawn(
+    withdrawn: bool,
+) -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock)
+        host = make_host(clock, pages=1, paused=True)
+        driven.permits.register(host)
+        directed, page = driven.permits.for_host(host), driven.permits.for_any_host()
+        assert isinstance(directed, Ticket)
+        if withdrawn:
+            driven.permits.withdraw(directed, host)
+        host.yields = not withdrawn
+        host.paused = False
+        driven.permits.consider(host)
+        assert (page.done, directed.done, driven.permits.in_flight) == (True, withdrawn, 1)
+        driven.permits.give_back(await page.wait())
+        assert (directed.done, driven.permits.in_flight) == (True, not withdrawn)
         driven.close()
 
 

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from crawler.frontier.alarms import LOOK_S
 from crawler.frontier.alarms import STEP_S as WALL_STEP_S
-from crawler.frontier.reasons import READY
 from crawler.testing import JumpClock
+from policies.holds import HoldReason
 from policies.pacing import PacingRules, RobotsPacing, Window
+from storage.store import HostClock
 from tests.crawler.frontier.rig import DrivenFrontier
 from tests.crawler.frontier.test_permits import Crawlers, make_host
 
@@ -123,15 +125,25 @@ async def test_who_asks_for_the_next_contact_hears_of_a_step() -> None:
     window = Window(10 * 3_600, 11 * 3_600)
     async with JumpClock(wall_s=1_700_006_400) as clock:
         driven = DrivenFrontier(clock, limit=4)
+        kept = HostClock(next_in_s=9e9, rested_s=3.0, delay_s=5.0)
+        driven.permits.register(make_host(clock, "b.test", kept=kept))
+        assert driven.permits.wake_at() == clock.monotonic() + 9e9
         rules = PacingRules(delay=REST_S, latency_factor=0, visit_window=window)
         host = make_host(clock, pages=3, rules=rules)
         driven.permits.register(host)
+        assert driven.permits.wake_at() == clock.monotonic() + LOOK_S
+        driven.permits.stop(HoldReason.NETWORK)
+        assert driven.permits.wake_at() == clock.monotonic() + LOOK_S
+        driven.pause()
+        assert driven.permits.wake_at() is None
+        driven.permits.go(HoldReason.NETWORK)
+        driven.resume()
         driven.permits.consider(host)
         assert (driven.permits.next_at() or 0) - clock.monotonic() > 9 * 3_600
         clock.set_wall(10 * 3_600 - 5)
         assert (driven.permits.next_at() or 0) - clock.monotonic() == pytest.approx(5, abs=0.1)
+        asked = driven.permits.for_any_host()
         clock.set_wall(60)
         driven.permits.next_at()
-        await asyncio.sleep(0)
-        assert driven.frontier.waiting.why(host) == (0.0, READY)
+        assert asked.done
         driven.close()
