@@ -196,7 +196,7 @@ class Worker:
             if place.has_room:
                 place.leave()
             if not visited:
-                self._limits.give_page_back()
+                self._limits.return_page()
 
     async def _visit(
         self, permit: Permit, queued: Queued, admitted: Pass, place: LargeBodyPlace

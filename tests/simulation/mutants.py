@@ -315,7 +315,7 @@ FRONTIER: Final = (
     Mutant(
         "failed requests count as pages",
         "crawler/processing/worker.py",
-        "            if not visited:\n                self._limits.give_page_back()",
+        "            if not visited:\n                self._limits.return_page()",
         "            pass",
     ),
     Mutant(
