@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from crawler.clock import Clock
 from crawler.documents import page
 from crawler.fetching.request import LARGE_BYTES, Headers
-from crawler.held_domains import HeldDomains
+from crawler.leased_domains import LeasedDomains
 from crawler.threads import in_daemon_thread
 from policies.url import host_of, registrable_domain
 
@@ -38,7 +38,7 @@ class PageParser:
     those of the crawl; a single one waits for nobody.
     """
 
-    def __init__(self, clock: Clock, domains: HeldDomains) -> None:
+    def __init__(self, clock: Clock, domains: LeasedDomains) -> None:
         self._clock = clock
         self._domains = domains
         self._free_s: dict[str, float] = {}  # until when domains wait, if that is not over

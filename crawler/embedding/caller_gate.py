@@ -81,7 +81,11 @@ class CallerGate:
         try:
             await self._loop.begun.wait()
             self._check_open()
+<<<<<<< HEAD
             host = self.frontier.permits.hosts.get(slot) or await self._hold(slot)
+=======
+            host = self.frontier.permits.get(slot) or await self._lease(slot)
+>>>>>>> verbs
         except BaseException:
             self._one_less()
             raise
@@ -89,8 +93,8 @@ class CallerGate:
         self.frontier.permits.use(host)
         return self._line_of(host)
 
-    async def _hold(self, slot: str) -> HostQueue:
-        """Hold a host, after other workers if need be."""
+    async def _lease(self, slot: str) -> HostQueue:
+        """Lease a host, after other workers if need be."""
         began_s, leases = self.clock.monotonic(), self._loop.leases
         sinks = self._loop.crawl.sinks
         while True:
@@ -100,12 +104,12 @@ class CallerGate:
                     "request it in a task that the function does not wait for"
                 )
             # No caller's cancellation cuts it in two.
-            held = self._loop.tasks.spawn(leases.lease_for_caller(slot))
-            await asyncio.wait([held])
+            leased = self._loop.tasks.spawn(leases.lease_for_caller(slot))
+            await asyncio.wait([leased])
             self._check_open()
-            host = held.result()
+            host = leased.result()
             if host is None:
-                self.waits.report_held_elsewhere(slot, began_s)
+                self.waits.report_leased_elsewhere(slot, began_s)
                 await self.clock.sleep_until(self.clock.monotonic() + ELSEWHERE_AGAIN_S)
                 self._check_open()
             elif not host.gone:
@@ -239,10 +243,10 @@ class CallerGate:
             self.frontier.permits.give_back(permit)
 
     def _passes(self, line: HostLine, url: str) -> bool:
-        self._check_held(line)
+        self._check_leased(line)
         return self._verdicts.passes(line, url)
 
-    def _check_held(self, line: HostLine) -> None:
+    def _check_leased(self, line: HostLine) -> None:
         """Raise FrontierClosedError if the lease was lost."""
         self._check_open()
         if line.host.gone:
@@ -261,7 +265,7 @@ class CallerGate:
     @contextlib.asynccontextmanager
     async def lend(self, permit: Permit, url: str) -> AsyncIterator[LentContact]:
         """Lend the permit to the caller's own client until the block ends."""
-        with self.held(permit):
+        with self.owned(permit):
             try:
                 async with self.downloader.lend(permit, url) as lent:
                     yield lent
@@ -269,7 +273,7 @@ class CallerGate:
                 self.contact_ended(permit.host.slot)
 
     @contextlib.contextmanager
-    def held(self, permit: Permit) -> Iterator[None]:
+    def owned(self, permit: Permit) -> Iterator[None]:
         """A block in which the caller's task has the permit. It must not wait for the host there:
         it would wait for itself, which `enter` refuses."""
         line, task = self._line_of(permit.host), asyncio.current_task()
@@ -307,7 +311,7 @@ class CallerGate:
         async def look(line: HostLine) -> RobotsState:
             loaded = False
             while True:
-                self._check_held(line)
+                self._check_leased(line)
                 if self._verdicts.is_reachable(line, url):
                     origin = self.frontier.robots.get_or_add(name, line.host)
                     due = is_due(origin.access, self.clock.wall())

@@ -314,7 +314,7 @@ class CallerWaits:
         )
         return True
 
-    def report_held_elsewhere(self, slot: str, since_s: float) -> None:
+    def report_leased_elsewhere(self, slot: str, since_s: float) -> None:
         """Log that a caller has waited since then (monotonic) for a host of another worker: once,
         if it is called every ELSEWHERE_AGAIN_S."""
         waited_s = self._clock.monotonic() - since_s

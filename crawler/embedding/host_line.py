@@ -60,8 +60,8 @@ class HostLine:
         return at
 
 
-class HeldBodies:
-    """The bodies that a call holds in memory, those of its redirects among them.
+class CallerBodies:
+    """The bodies that a call has in memory, those of its redirects among them.
 
     client: whose they are; clients take turns at the memory.
     """
@@ -89,14 +89,14 @@ class Caller:
     name: callers of different names take turns at a host. own: whether it is the program that the
     config belongs to, and whose URLs the configured headers are for. Another program uses none of
     the configured credentials unless `fetch.lend_credentials` allows it. wait_s: how long its
-    requests wait if they set no limit; None: as long as politeness requires. held: what its bodies
-    may take of the memory; None: as much as they are.
+    requests wait if they set no limit; None: as long as politeness requires. bodies: bounds the
+    memory of its bodies; None: no bound.
     """
 
     name: str = ""
     own: bool = True
     wait_s: float | None = None
-    held: HeldBodies | None = None
+    bodies: CallerBodies | None = None
 
 
 OWN: Final = Caller()

@@ -51,7 +51,7 @@ from policies.url import host_of
 
 # How long a request waits for an unread response of the same host. A server may pause this long
 # within a body; a response that is being read, however slowly, does not count.
-HOLD_MAX_S: Final = 60.0
+UNREAD_MAX_S: Final = 60.0
 _SAFE: Final = frozenset({"GET", "HEAD"})
 
 
@@ -78,7 +78,7 @@ class Politeness:
     `sock_connect` instead). Body sizes and private addresses are limited only by the session's
     connector (`connector()` returns a guarded one). A contact lasts until its response is read or
     released, so a request to a host with an unread response waits, and raises ResponseUnread after
-    HOLD_MAX_S. `per = "ip"` needs PoliteSession.
+    UNREAD_MAX_S. `per = "ip"` needs PoliteSession.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Politeness:
         return response
 
     async def _enter(self, client: CallerGate, url: str) -> Permit:
-        """Wait for the permit, but only HOLD_MAX_S while a response of its host is unread."""
+        """Wait for the permit, but only UNREAD_MAX_S while a response of its host is unread."""
         slot = client.slot_of(host_of(url))
         loop, clock = asyncio.get_running_loop(), client.clock
         unread: list[CallerRequest] = []
@@ -191,15 +191,16 @@ class Politeness:
             nonlocal timer
             now_s = clock.monotonic()
             stalls = {one: one.stalled_s(now_s) for one in self._open.get(slot, ())}
-            unread.extend(one for one, for_s in stalls.items() if for_s >= HOLD_MAX_S)
+            unread.extend(one for one, for_s in stalls.items() if for_s >= UNREAD_MAX_S)
             if unread:
                 limit.reschedule(loop.time())
             else:
-                timer = clock.call_at(now_s + HOLD_MAX_S - max(stalls.values(), default=0.0), look)
+                left_s = UNREAD_MAX_S - max(stalls.values(), default=0.0)
+                timer = clock.call_at(now_s + left_s, look)
 
         for one in self._open.get(slot, ()):
             one.stalled_s(clock.monotonic())  # what has come so far is seen; from here on it counts
-        timer = clock.call_at(clock.monotonic() + HOLD_MAX_S, look)
+        timer = clock.call_at(clock.monotonic() + UNREAD_MAX_S, look)
         try:
             async with limit:
                 return await client.enter(url)
@@ -208,7 +209,7 @@ class Politeness:
                 raise
             raise ResponseUnread(
                 f"{url} is waiting for its host: the response from {unread[0].url} has not been "
-                f"read for {HOLD_MAX_S:g} s. Read it, or leave its `async with` block, before "
+                f"read for {UNREAD_MAX_S:g} s. Read it, or leave its `async with` block, before "
                 "sending another request."
             ) from None
         finally:
@@ -273,8 +274,8 @@ def client_errors() -> Iterator[None]:
     except aiohttp.ClientError:
         raise
     except CourtlyError as error:
-        meant = _as_client_error(type(error), error.args, error.__dict__)
-        raise meant.with_traceback(error.__traceback__) from error.__cause__
+        raised = _as_client_error(type(error), error.args, error.__dict__)
+        raise raised.with_traceback(error.__traceback__) from error.__cause__
 
 
 def _as_client_error(

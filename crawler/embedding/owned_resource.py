@@ -134,7 +134,7 @@ class _Opening(Generic[_T]):
         self._closing: asyncio.Future[_Exit | None] = self.loop.create_future()
         opener = asyncio.current_task()
         self._opener = None if opener is None else weakref.ref(opener)
-        self.task = self.loop.create_task(self._hold(), name=f"courtly: {noun}")
+        self.task = self.loop.create_task(self._own(), name=f"courtly: {noun}")
         _open.add(self)
         self.task.add_done_callback(lambda _: _open.discard(self))
 
@@ -192,7 +192,7 @@ class _Opening(Generic[_T]):
         if not self._closing.done():
             self._closing.set_result(how)
 
-    async def _hold(self) -> None:
+    async def _own(self) -> None:
         self.resource = await self._context.__aenter__()
         self._opened.set_result(None)
         try:

@@ -64,12 +64,12 @@ async def follow_redirects(
     url, method, body = asked.url, asked.method, asked.body
     sent: Mapping[str, str] = asked.headers
     seen: list[Response] = []
-    meant = mean(client, url, caller)
+    services = apply_headers(client, url, caller)
     bare = False
     limit = WaitLimit(client.clock, asked.max_wait_s, caller)
     while True:
         rules = client.config.site(host_of(url)).fetch
-        place = None if stream is not None or caller.held is None else caller.held.place()
+        place = None if stream is not None or caller.bodies is None else caller.bodies.place()
         request = Request(
             url=url,
             method=method,
@@ -112,7 +112,7 @@ async def follow_redirects(
         if origin_of(target) != origin_of(url):  # and if they lead back: what is dropped stays so
             sent = {name: value for name, value in sent.items() if may_leave_origin(name)}
         url = target
-        bare = service_of(url) not in meant
+        bare = service_of(url) not in services
 
 
 async def _ask(
@@ -210,7 +210,7 @@ def _without(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str
     return {name: value for name, value in headers.items() if name.lower() not in names}
 
 
-def mean(client: CallerGate, url: str, caller: Caller = OWN) -> frozenset[str]:
+def apply_headers(client: CallerGate, url: str, caller: Caller = OWN) -> frozenset[str]:
     """Apply the config's headers to the schemes and ports that this URL stands for, if the config
     belongs to the caller. A robots.txt redirected elsewhere is requested without them."""
     if caller.own:

@@ -12,7 +12,7 @@ from crawler.embedding.caller_verdicts import NextTurn
 from crawler.embedding.caller_waits import WaitLimit
 from crawler.embedding.host_line import OWN, Caller
 from crawler.embedding.permit import RequestPermit, lend_permit
-from crawler.embedding.redirects import follow_redirects, mean
+from crawler.embedding.redirects import apply_headers, follow_redirects
 from crawler.embedding.request_arguments import PermitArguments, RequestArguments
 from crawler.embedding.response import Response
 from crawler.embedding.streaming import BodyStream, StreamedResponse
@@ -69,17 +69,17 @@ class LocalRequests:
     @contextlib.asynccontextmanager
     async def permit(self, asked: PermitArguments) -> AsyncIterator[RequestPermit]:
         limit = WaitLimit(self._gate.clock, asked.max_wait_s, self._caller)
-        mean(self._gate, asked.url, self._caller)
+        apply_headers(self._gate, asked.url, self._caller)
         async with lend_permit(self._gate, asked.url, asked.method, limit) as permit:
             yield permit
 
     async def may_fetch(self, url: str) -> bool:
-        mean(self._gate, url, self._caller)
+        apply_headers(self._gate, url, self._caller)
         return await self._gate.may_fetch(url)
 
     async def next_turn(self, url: str) -> NextTurn:
         return await self._gate.next_turn(url)
 
     async def robots(self, url: str) -> RobotsState:
-        mean(self._gate, url, self._caller)
+        apply_headers(self._gate, url, self._caller)
         return await self._gate.robots(url)

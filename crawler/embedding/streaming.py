@@ -47,11 +47,11 @@ class BodyStream:
         self._reset()
         began_s = gate.clock.monotonic()
         task = self._task = gate.watch(permit, replace(request, reader=self))
-        holding = contextlib.ExitStack()
-        holding.enter_context(gate.held(permit))
+        stack = contextlib.ExitStack()
+        stack.enter_context(gate.owned(permit))
 
         def ended(_: object) -> None:
-            holding.close()
+            stack.close()
             gate.frontier.permits.give_back(permit)  # if it was cancelled before it began
             self._changed.set()
 

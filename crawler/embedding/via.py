@@ -81,17 +81,17 @@ async def through(
 async def _through_file(
     stack: contextlib.AsyncExitStack, location: FileLocation, setup: Setup
 ) -> CallerGate | RemoteRequests:
-    if (holder := await _holder(stack, location)) is not None:
-        return holder
+    if (crawl := await _running_crawl(stack, location)) is not None:
+        return crawl
     try:
         return await stack.enter_async_context(caller_gate(replace(setup, db=location.path)))
     except StoreRefused:  # a crawl may have begun in the meantime
-        if (holder := await _holder(stack, location)) is not None:
-            return holder
+        if (crawl := await _running_crawl(stack, location)) is not None:
+            return crawl
         raise
 
 
-async def _holder(
+async def _running_crawl(
     stack: contextlib.AsyncExitStack, location: FileLocation
 ) -> RemoteRequests | None:
     """The crawl that listens on the socket of the database; None if there is none."""
@@ -101,13 +101,13 @@ async def _holder(
             name = opened.enter_context(short_name(path))
             connector = aiohttp.UnixConnector(name, limit=0)
             where = f"the crawl that holds {location}"
-            holder = await opened.enter_async_context(
+            crawl = await opened.enter_async_context(
                 _connected(connector, "http://localhost", where, None)
             )
         except (OSError, SessionClosed):
             return None
         stack.push_async_exit(opened.pop_all())
-        return holder
+        return crawl
 
 
 @contextlib.asynccontextmanager

@@ -251,7 +251,7 @@ class PooledConnection(ResponseHandler):
         super()._pause_transport_reading()
         # The time in which an answer waits because it is costly to parse is charged to it.
         if self.exchange is not None and not self._buffer_paused:
-            self.exchange.hold()
+            self.exchange.stop_clock()
 
     def _resume_transport_reading(self) -> None:
         super()._resume_transport_reading()

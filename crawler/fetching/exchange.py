@@ -111,8 +111,8 @@ class Exchange:
     _watchdog: Watchdog | None = None
     longest_late_s: float = 0.0  # of the timer, since this began
     _late_at_start_s: float = 0.0  # `Watchdog.late_s` when this began
-    _held_s: float = 0.0  # for how long reading was paused
-    _held_since_s: float | None = None  # since when it is
+    _past_pauses_s: float = 0.0  # for how long reading was paused before
+    _paused_since_s: float | None = None  # since when it is
     _window_excused_s: float = 0.0
     _window_at_s: float = 0.0
     _window_bytes: int = 0
@@ -180,19 +180,19 @@ class Exchange:
         self._watchdog = watchdog
         self._late_at_start_s = watchdog.late_s
 
-    def hold(self) -> None:
-        """Reading is paused until the data received is consumed."""
-        if self._held_since_s is None:
-            self._held_since_s = self._clock.monotonic()
+    def stop_clock(self) -> None:
+        """Reading is paused until the data received is consumed: that time is not the host's."""
+        if self._paused_since_s is None:
+            self._paused_since_s = self._clock.monotonic()
 
     def read_on(self) -> None:
-        if self._held_since_s is not None:
-            self._held_s += self._clock.monotonic() - self._held_since_s
-            self._held_since_s = None
+        if self._paused_since_s is not None:
+            self._past_pauses_s += self._clock.monotonic() - self._paused_since_s
+            self._paused_since_s = None
 
     def pause(self) -> None:
         """Read nothing more from the connection until `resume`."""
-        self.hold()
+        self.stop_clock()
         if (connection := self._reading_from()) is not None:
             connection.pause_reading()
 
@@ -218,8 +218,8 @@ class Exchange:
 
     def _paused_s(self, now_s: float) -> float:
         """Seconds for which reading was paused."""
-        since_s = now_s if self._held_since_s is None else self._held_since_s
-        return self._held_s + now_s - since_s
+        since_s = now_s if self._paused_since_s is None else self._paused_since_s
+        return self._past_pauses_s + now_s - since_s
 
     def arrived(self) -> None:
         """Bytes of the answer were processed.
@@ -273,7 +273,7 @@ class Exchange:
         """Cancel the task if a deadline has passed; otherwise set `due_s` for the next check."""
         limits = self.limits
         payload = self.payload
-        if self._held_since_s is not None or (payload is not None and payload.is_eof()):
+        if self._paused_since_s is not None or (payload is not None and payload.is_eof()):
             self.due_s = now_s + limits.soonest_s  # the network owes nothing
             return
         excused_s = self._excused_s(now_s)

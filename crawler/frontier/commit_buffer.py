@@ -84,7 +84,7 @@ class CommitBuffer:
         self._dirty: dict[str, HostQueue] = {}
         self._contacted: dict[str, HostQueue] = {}  # since the last commit
         self._wants: dict[str, tuple[HostQueue, int]] = {}
-        self._given_back: list[HostUpdate] = []
+        self._returned: list[HostUpdate] = []
         self._releases: dict[str, tuple[HostQueue, float]] = {}
         self._leaving: Collection[str] = ()  # hosts whose release is being committed
         self._links = 0
@@ -171,9 +171,9 @@ class CommitBuffer:
         self.recorded += 1
         self.commit_soon()
 
-    def give_back(self, update: HostUpdate) -> None:
+    def return_lease(self, update: HostUpdate) -> None:
         """Release a host that is leased but no longer in memory."""
-        self._given_back.append(structs.replace(update, release=True))
+        self._returned.append(structs.replace(update, release=True))
         self.recorded += 1
         self.commit_soon()
 
@@ -254,7 +254,7 @@ class CommitBuffer:
         dirty, self._dirty = self._dirty, {}
         contacted, self._contacted = self._contacted, {}
         wants, self._wants = self._wants, {}
-        given_back, self._given_back = self._given_back, []
+        returned, self._returned = self._returned, []
         releases, self._releases = self._releases, {}
         self._leaving = releases.keys()
         self._links = 0
@@ -265,11 +265,11 @@ class CommitBuffer:
             (self._dirty if waits else dirty)[slot] = host
         if self._dirty:
             self._touch()
-            if not (outcomes or dirty or skipped or given_back or releases):
+            if not (outcomes or dirty or skipped or returned or releases):
                 return None  # a flush waits for none of those
         batch = Batch(
             outcomes=outcomes,
-            hosts=[*self._updates(dirty, releases), *given_back],
+            hosts=[*self._updates(dirty, releases), *returned],
             skipped=skipped,
             prefetch=[
                 Prefetch(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from crawler.held_domains import HeldDomains
+from crawler.leased_domains import LeasedDomains
 
 PASS_LONG_S: Final = 0.004
 INTERVAL_S_MIN: Final = 0.001  # shorter ones change nothing
@@ -31,7 +31,7 @@ STARTS_MAX: Final = 1_024  # domains of which the last request is known; then on
 class LoopLoad:
     """How long passes and commits are, and the interval between requests that follows from it."""
 
-    def __init__(self, domains: HeldDomains) -> None:
+    def __init__(self, domains: LeasedDomains) -> None:
         self.domains = domains
         self._loop_s = self._store_s = 0.0
         self._shortest_s = math.inf  # of the last commits

@@ -209,13 +209,13 @@ class Frontier:
             self.may_claim()
         self.expiry.renewed(until_s)
 
-    def give_back(self, leases: Iterable[Lease]) -> None:
+    def return_leases(self, leases: Iterable[Lease]) -> None:
         """These were leased while `renewed` reported a loss: they may be another worker's by now,
         or may have been leased after that."""
         now_s = self._clock.monotonic()
         for lease in leases:
             politeness = self._config.config.site(lease.slot).politeness
-            self.buffer.give_back(HostQueue(lease, politeness, now_s=now_s).update(now_s))
+            self.buffer.return_lease(HostQueue(lease, politeness, now_s=now_s).update(now_s))
 
     def want(self, host: HostQueue) -> None:
         """Ask the store for more URLs of a host: soon if it would have to wait for them, else with

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from crawler.frontier.crowd_pace import LoopLoad, SpacedStarts
-from crawler.held_domains import HeldDomains
+from crawler.leased_domains import LeasedDomains
 
 # Permits granted in one pass of the event loop, between two looks at the network, to hosts that
 # have a delay. Granted all together, hosts that come together would be contacted together, then all
@@ -32,7 +32,7 @@ class GrantLimits:
     """
 
     def __init__(self, open_max: int) -> None:
-        self.domains = HeldDomains()
+        self.domains = LeasedDomains()
         self._open_max = open_max
         self._open_max_now = open_max  # smaller for a while after sockets ran out
         self.open = 0

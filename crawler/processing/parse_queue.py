@@ -20,7 +20,7 @@ from typing import Final
 
 from crawler.clock import Clock
 from crawler.documents.page_parser import ParsingBrokenOffError
-from crawler.held_domains import HeldDomains
+from crawler.leased_domains import LeasedDomains
 
 PASS_S: Final = 0.001  # what is parsed in one pass of the loop: the network waits no longer
 AT_ONCE_MAX: Final = 16
@@ -38,7 +38,7 @@ class ParseQueue:
     ParsingBrokenOffError to those that wait when the run ends.
     """
 
-    def __init__(self, clock: Clock, domains: HeldDomains) -> None:
+    def __init__(self, clock: Clock, domains: LeasedDomains) -> None:
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self._domains = domains

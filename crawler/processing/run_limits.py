@@ -91,7 +91,7 @@ class RunLimits:
             self._check()  # until one in flight fails
         return True
 
-    def give_page_back(self) -> None:
+    def return_page(self) -> None:
         """A reserved page was not visited."""
         self._pages -= 1
         self._check()

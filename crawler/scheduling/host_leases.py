@@ -114,7 +114,7 @@ class HostLeases:
         if (host := self._permits.hosts.get(slot)) is not None:
             return host
         if (away := self._full.pop(slot, None)) is not None:
-            self._buffer.give_back(away.update)
+            self._buffer.return_lease(away.update)
             await self._committer.flush()
         elif self._buffer.releasing(slot):
             await self._committer.flush()
@@ -133,7 +133,7 @@ class HostLeases:
                 return None
             self._elsewhere.pop(slot, None)
             if losses != self._frontier.losses:
-                self._frontier.give_back([lease])
+                self._frontier.return_leases([lease])
                 return None
             host = self._frontier.host_leased(lease)
         self._frontier.want(host)  # it was leased without URLs, but may have some
@@ -172,7 +172,7 @@ class HostLeases:
                     referrers=self._crawl.page_queue is not None,
                 )
                 if losses != frontier.losses:
-                    frontier.give_back(leases)
+                    frontier.return_leases(leases)
                     leases = ()
                 for lease in leases:
                     if self._permits.hosts.get(lease.slot) is None:
@@ -302,7 +302,7 @@ class HostLeases:
                 self.release(host)
         await self._committer.flush()
         for n, away in enumerate(list(self._full.values()), 1):
-            self._buffer.give_back(away.update)
+            self._buffer.return_lease(away.update)
             if n % CLAIM_HOSTS == 0:
                 await self._committer.flush()
         await self._committer.flush()
@@ -327,7 +327,7 @@ class HostLeases:
         if len(self._full) > FULL_KEPT_MAX:
             longest = self._full.pop(next(iter(self._full))).update
             again = structs.replace(longest.clock, next_in_s=FULL_AGAIN_S, rested_s=None)
-            self._buffer.give_back(structs.replace(longest, clock=again))
+            self._buffer.return_lease(structs.replace(longest, clock=again))
         if len(self.waiting) < WAITING_NOTED:
             self.waiting[host.slot] = (None, limit_reached(host.full))
 
@@ -350,7 +350,7 @@ class HostLeases:
             return revisits_begin or limits[0] != limits[1]
 
         for slot in [slot for slot in self._full if changes(slot)]:
-            self._buffer.give_back(self._full.pop(slot).update)
+            self._buffer.return_lease(self._full.pop(slot).update)
             self.waiting.pop(slot, None)
         for host in self._permits:
             if host.full and changes(host.slot):

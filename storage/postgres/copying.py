@@ -60,15 +60,7 @@ async def open_target(location: ServerLocation) -> AsyncIterator[PostgresTarget]
 
 @contextlib.asynccontextmanager
 async def _opened(location: ServerLocation, prepare: _Work[None]) -> AsyncIterator[_End]:
-    def connect() -> ServerConnection:
-        connection = ServerConnection(location, prepare)
-        try:
-            connection.open()
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
+    connect = partial(ServerConnection.opened, location, prepare)
     with described(location, opening=True):
         thread = await open_thread(f"the database {location}", connect)
     try:

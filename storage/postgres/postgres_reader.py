@@ -41,24 +41,14 @@ def server_reader(location: ServerLocation) -> Reader:
 
     It connects at the first call, which may raise StoreRefused, and again where the connection was
     cut."""
-    connect, report = partial(_connected, location), partial(_spooled, location)
+    connect, report = partial(ServerReads, location), partial(_spooled, location)
     return Reader(ThreadedReads(f"the database {location}", connect, report))
-
-
-def _connected(location: ServerLocation) -> ServerReads:
-    connection = ServerReads(location)
-    try:
-        connection.open()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _spooled(location: ServerLocation, kind: str) -> Spool:
     spool = Spool()
     try:
-        with contextlib.closing(_connected(location)) as connection:
+        with contextlib.closing(ServerReads(location)) as connection:
             connection.read_all(statements("reports")[kind], spool.write)
         spool.rewind()
     except BaseException:
@@ -71,13 +61,15 @@ class ServerReads:
     """`storage.engine.connection_thread.ReadConnection`."""
 
     def __init__(self, location: ServerLocation) -> None:
+        """Connect. Raises StoreRefused and StoreError."""
         self._location = location
-        self._server = ServerConnection(location, self._prepare)
+        with described(location, opening=True):
+            self._server = ServerConnection.opened(location, self._prepare)
         self._sql = self._server.sql
         self.close = self._server.close
 
-    def open(self) -> None:
-        """Connect, unless the connection is open."""
+    def _ensure_open(self) -> None:
+        """Connect again if the connection was lost."""
         with described(self._location, opening=True):
             self._server.ensure_open()
 
@@ -89,7 +81,7 @@ class ServerReads:
         """Return `work(statements)`. It is repeated where the connection was cut, and where a
         replica cancelled a query because it conflicts with a change."""
         for left in reversed(range(_TRIES)):
-            self.open()
+            self._ensure_open()
             try:
                 with described(self._location):
                     return work(self._sql)
@@ -102,7 +94,7 @@ class ServerReads:
         """Pass the rows of a query to `use`, some hundred at a time, within one transaction.
 
         The query may read whole tables; what is read afterwards by this connection may, too."""
-        self.open()
+        self._ensure_open()
         with described(self._location):
             self._sql.wait(self._read_all(self._sql.opened, sql, use))
 

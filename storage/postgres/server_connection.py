@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import asyncpg
 
@@ -15,6 +15,7 @@ from storage.secret_sources import SecretError
 from storage.store_errors import StoreError
 
 T = TypeVar("T")
+_Prepare: TypeAlias = "Callable[[asyncpg.Connection[Any]], Coroutine[Any, Any, None]]"
 
 # A lease that a crash of the server undoes would be granted to another worker as well. And a worker
 # that is stopped, or whose machine is cut off, must not keep others from the rows that it has
@@ -55,17 +56,24 @@ class ServerConnection:
     call at once, their operations cannot meet.
     """
 
-    def __init__(
-        self,
-        location: ServerLocation,
-        prepare: Callable[[asyncpg.Connection[Any]], Coroutine[Any, Any, None]],
-    ) -> None:
+    def __init__(self, location: ServerLocation, prepare: _Prepare) -> None:
         """prepare: checks and sets up a new connection."""
         self._location = location
         self._prepare = prepare
         self._loop = asyncio.new_event_loop()
         self.sql = PostgresStatements(self._loop)
         self.times_opened = 0
+
+    @classmethod
+    def opened(cls, location: ServerLocation, prepare: _Prepare) -> Self:
+        """Return a new connection, once it is open. Raises as `open` does."""
+        connection = cls(location, prepare)
+        try:
+            connection.open()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def open(self) -> None:
         """Connect. Raises StoreRefused, SecretError and what asyncpg does, in place of any other

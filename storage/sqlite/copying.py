@@ -99,7 +99,7 @@ class SqliteTarget:
             opened.callback(self._lock.release)
             self._lock.acquire()
             self._db = connect_writer(path, mode=mode, copies=True)
-            self._db.hold()
+            self._db.lock_files()
             opened.pop_all()
 
     async def __aenter__(self) -> Self:

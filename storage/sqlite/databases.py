@@ -137,7 +137,7 @@ class FileDatabase:
         check_file(self.path)  # before locking: nothing is created beside a foreign file
         self._lock.acquire()
         db = connect_writer(self.path, mode=self._mode)
-        db.hold()
+        db.lock_files()
         return SqliteConnection(db, FileGuard(self.path, self._lock, db))
 
     async def close(self) -> None:

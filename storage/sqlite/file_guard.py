@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from storage.sqlite.connection_locks import LockedConnection
 from storage.sqlite.file_lock import FileLock
-from storage.sqlite.lasting_locks import LockedConnection
 from storage.store_errors import StoreError
 from storage.transient_faults import kind_of
 

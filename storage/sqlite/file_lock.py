@@ -13,15 +13,15 @@ from storage.safe_files import FILE_MODE, open_for_update
 from storage.store_errors import StoreError, StoreRefused
 from storage.transient_faults import FaultKind, kind_of
 
-_HELD_ELSEWHERE: Final = (errno.EWOULDBLOCK, errno.EAGAIN)
-_HOLDER_BYTES_MAX: Final = 32
-_held_here: Final[set[Path]] = set()  # lock files that this process holds
-os.register_at_fork(after_in_child=_held_here.clear)
+_LOCKED_ELSEWHERE: Final = (errno.EWOULDBLOCK, errno.EAGAIN)
+_OWNER_BYTES_MAX: Final = 32
+_locked_here: Final[set[Path]] = set()  # lock files that this process has locked
+os.register_at_fork(after_in_child=_locked_here.clear)
 
 
-def is_held_here(database: Path) -> bool:
+def is_locked_here(database: Path) -> bool:
     """Whether this process has the lock of a database (of the file itself, not a link to it)."""
-    return _lock_path(database.absolute()) in _held_here
+    return _lock_path(database.absolute()) in _locked_here
 
 
 def _lock_path(database: Path) -> Path:
@@ -29,7 +29,7 @@ def _lock_path(database: Path) -> Path:
 
 
 class FileLock:
-    """The lock, held from `acquire` to `release`. The file contains the number of the process.
+    """The lock, kept from `acquire` to `release`. The file contains the number of the process.
 
     `database` is the file itself, not a symbolic link to it (`storage.safe_files.real_path`).
     """
@@ -41,7 +41,7 @@ class FileLock:
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Raise StoreRefused if another process holds the lock, or the file cannot be locked;
+        """Raise StoreRefused if another process has the lock, or the file cannot be locked;
         OSError for a transient fault (`storage.transient_faults`)."""
         _check_single_name(self._database)
         while self._fd is None:
@@ -62,13 +62,13 @@ class FileLock:
                 os.close(fd)
                 continue
             self._fd = fd
-        _held_here.add(self.path.absolute())
+        _locked_here.add(self.path.absolute())
         with contextlib.suppress(OSError):  # a full disk: the number is informative only
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def _lock(self, fd: int) -> bool:
-        """Lock the file; return False if its last holder removed it before that. Raises as
+        """Lock the file; return False if its last owner removed it before that. Raises as
         `acquire`."""
         try:
             process_locks.lock(fd)
@@ -86,14 +86,14 @@ class FileLock:
         return True
 
     def _why_not(self, fd: int, error: OSError) -> str:
-        if error.errno not in _HELD_ELSEWHERE:
+        if error.errno not in _LOCKED_ELSEWHERE:
             return f"{self._database} cannot be locked: {self.path}: {error.strerror}"
-        holder = os.pread(fd, _HOLDER_BYTES_MAX, 0).decode("ascii", "replace").strip()
-        who = f"process {holder}" if holder.isdigit() else "another process"
+        owner = os.pread(fd, _OWNER_BYTES_MAX, 0).decode("ascii", "replace").strip()
+        who = f"process {owner}" if owner.isdigit() else "another process"
         return f"{self._database} is in use by {who}"
 
     def check(self) -> None:
-        """Raise StoreError if another process could take the lock although this one holds it."""
+        """Raise StoreError if another process could take the lock although this one has it."""
         if self._fd is not None and not self._is_at_path(self._fd):
             raise StoreError(
                 f"the lock file {self.path} was deleted or replaced while {self._database} was in"
@@ -111,11 +111,11 @@ class FileLock:
         fd, self._fd = self._fd, None
         if fd is None:
             return
-        _held_here.discard(self.path.absolute())
+        _locked_here.discard(self.path.absolute())
         try:
-            with contextlib.suppress(OSError):  # a file that stays is no lock: nobody holds it
+            with contextlib.suppress(OSError):  # a file that stays is no lock: nobody has it
                 if self._is_at_path(fd):  # and not another process's by now
-                    self.path.unlink(missing_ok=True)  # while it is held: nobody else is using it
+                    self.path.unlink(missing_ok=True)  # while it is locked: nobody else is using it
         finally:
             os.close(fd)
 
@@ -125,8 +125,8 @@ def _is_lock_file(fd: int) -> bool:
     number of a process (zeros after a power cut)."""
     if os.fstat(fd).st_nlink != 1:
         return False
-    held = os.pread(fd, _HOLDER_BYTES_MAX + 1, 0).strip(b"\0\n")
-    return len(held) <= _HOLDER_BYTES_MAX and (not held or held.isdigit())
+    held = os.pread(fd, _OWNER_BYTES_MAX + 1, 0).strip(b"\0\n")
+    return len(held) <= _OWNER_BYTES_MAX and (not held or held.isdigit())
 
 
 def _check_single_name(database: Path) -> None:

@@ -18,8 +18,8 @@ import msgspec
 from storage.safe_files import FILE_MODE, open_exclusive, real_path
 from storage.sql_source import read_script, shared_script
 from storage.sqlite import dialect
-from storage.sqlite.file_lock import is_held_here
-from storage.sqlite.lasting_locks import LockedConnection
+from storage.sqlite.connection_locks import LockedConnection
+from storage.sqlite.file_lock import is_locked_here
 from storage.sqlite.statements import SCRIPTS
 from storage.store_errors import StoreError, StoreRefused
 from storage.transient_faults import kind_of, words_of
@@ -153,7 +153,7 @@ def _connect_to_look(path: Path, **accepted: bool) -> sqlite3.Connection:
         # connection ignores the locks of the others, and closing it would release them.
         name = getattr(error, "sqlite_errorname", None) or ""
         wal = file.with_name(file.name + "-wal")
-        if not name.startswith(_NO_INDEX) or is_held_here(file) or _has_bytes(wal):
+        if not name.startswith(_NO_INDEX) or is_locked_here(file) or _has_bytes(wal):
             raise
         return _connect_checked(path, f"{uri}?mode=ro&immutable=1", **accepted)
 

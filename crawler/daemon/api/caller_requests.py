@@ -24,7 +24,7 @@ from crawler.daemon.responses import LentPermit
 from crawler.embedding.caller_gate import gate_of
 from crawler.embedding.caller_verdicts import canonical_url
 from crawler.embedding.error_documents import document_of
-from crawler.embedding.host_line import Caller, HeldBodies
+from crawler.embedding.host_line import Caller, CallerBodies
 from crawler.embedding.permit import RequestPermit
 from crawler.embedding.request_arguments import WAIT_S_MAX, PermitArguments, RequestArguments
 from crawler.embedding.response import Response
@@ -44,7 +44,7 @@ REQUESTS_MAX: Final = 128
 QUERIES_MAX: Final = 32  # likewise: requests that wait for a robots.txt at most
 BODY_BYTES_MAX: Final = 64_000_000  # bodies of requests that wait or are in flight
 # Of large response bodies until they are sent to the clients; half of it for one client.
-HELD_BYTES_MAX: Final = 100_663_296
+BODIES_BYTES_MAX: Final = 100_663_296
 WAIT_S_DEFAULT: Final = 300.0  # of requests without max_wait_s: they may wait for a dead host
 QUERY_WAIT_S: Final = 60.0
 _CALLS: Final = Limit(
@@ -74,8 +74,8 @@ class CallerRequests:
         self._calls = Room(_CALLS)
         self._queries = Room(_QUERIES)
         self._bodies = Room(_BODIES)
-        self._held = LargeBodies(
-            clock, Counter(), bytes_max=HELD_BYTES_MAX, domain_bytes_max=HELD_BYTES_MAX // 2
+        self._body_memory = LargeBodies(
+            clock, Counter(), bytes_max=BODIES_BYTES_MAX, domain_bytes_max=BODIES_BYTES_MAX // 2
         )
         concurrency = scheduler.crawl.config.config.crawl.concurrency
         self._lent = LentPermits(clock, concurrency=concurrency)
@@ -146,12 +146,12 @@ class CallerRequests:
             try:
                 unlimited = max_wait_s == WAIT_S_MAX
                 wait_s = WAIT_S_MAX if unlimited else WAIT_S_DEFAULT
-                held = HeldBodies(self._held, client)
-                caller = Caller(client, own=False, wait_s=wait_s, held=held)
+                bodies = CallerBodies(self._body_memory, client)
+                caller = Caller(client, own=False, wait_s=wait_s, bodies=bodies)
                 try:
                     yield LocalRequests(gate_of(self._scheduler.loop), caller=caller)
                 finally:
-                    held.leave()
+                    bodies.leave()
             except StoreError:
                 raise  # reported like every failure of the database
             except CourtlyError as error:
@@ -289,7 +289,7 @@ class LentPermits:
         lent already; those that only wait do not count. Cancelled, it leaves no trace."""
         self._room.check(client)
         granted: asyncio.Future[_Lent] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._hold(wait, client, granted))
+        task = asyncio.create_task(self._lend(wait, client, granted))
         self._tasks[task] = None
         task.add_done_callback(self._ended)
         try:
@@ -300,7 +300,7 @@ class LentPermits:
         self._lent[lent.name] = lent
         return self.renew(lent.name, expires_in_s)
 
-    async def _hold(
+    async def _lend(
         self,
         wait: AbstractAsyncContextManager[RequestPermit],
         client: str,

@@ -19,7 +19,7 @@ from storage.row_values import number
 from storage.store import Row
 
 NEXT_SHOWN: Final = 20
-_HELD_MORE: Final = 100  # of one host in memory: some more for requests that are not committed yet
+_MORE_IN_MEMORY: Final = 100  # of one host: some more for requests not committed yet
 
 
 async def next_urls(
@@ -30,7 +30,7 @@ async def next_urls(
     Raises StoreError."""
     held = control.host_urls(row.host) or HostUrls(next=(), parked=(), held=frozenset())
     rules = _KnownRules(control, reader, now_s)
-    limit = NEXT_SHOWN + _HELD_MORE
+    limit = NEXT_SHOWN + _MORE_IN_MEMORY
     found, complete = await _found(control, reader, row, held, rules, limit=limit)
     if len(found) < NEXT_SHOWN and not complete:
         found, _ = await _found(control, reader, row, held, rules, limit=ROWS_MAX)

@@ -114,7 +114,7 @@ class Operations:
                 or now_s - self._status_at_s >= STATUS_KEPT_S
             ):
                 activity, stats = self._control.status(), await self._control.stats()
-                holds = await self.queue.holds()
+                waits = await self.queue.waits()
                 workers = () if self.shared is None else await self.shared.workers()
                 kept = self._status = responses.Status(
                     **structs.asdict(activity),
@@ -126,9 +126,9 @@ class Operations:
                     bytes=stats.body_bytes,
                     version=__version__,
                     workers=workers,
-                    health=self._health.judged(activity, stats, workers, holds),
+                    health=self._health.judged(activity, stats, workers, waits),
                     at=self._clock.wall(),
-                    queue=holds,
+                    queue=waits,
                     queue_at=self.queue.at,
                     name=self._control.config.daemon_name,
                     database_returns=stats.returns,

@@ -173,10 +173,10 @@ class HistoryRecorder(Observer):
         minute = self._minute()
         # A clock set back by less than an hour: the minute lasts until that time has come again.
         if minute != self._now.at and not 0 < self._now.at - minute < 3_600:
-            self._turn(minute)
+            self._begin_minute(minute)
         return self._now
 
-    def _turn(self, minute: int) -> None:
+    def _begin_minute(self, minute: int) -> None:
         if self._now.is_any:
             self._minutes[self._now.at] = self._now.frozen(self._session)
         while len(self._minutes) > MINUTES_WAITING_MAX:
@@ -243,7 +243,7 @@ class HistoryRecorder(Observer):
             why = "" if isinstance(error, asyncio.CancelledError) else "error"
             raise
         finally:
-            self._turn(self._minute())
+            self._begin_minute(self._minute())
             self._end(why)
             # The crawl has reported why its database cannot be used.
             with contextlib.suppress(StoreError, TimeoutError):

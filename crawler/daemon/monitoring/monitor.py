@@ -96,8 +96,8 @@ class Monitor:
         self.history.sample(stats.queued)
         await self.health.sample(control.config, now.uncommitted)
         workers = () if shared is None else await shared.workers()
-        holds = None if queue is None else await queue.holds(FINE_STEP_S / 2)
-        self.history.judged(self.health.judged(now, stats, workers, holds))
+        waits = None if queue is None else await queue.waits(FINE_STEP_S / 2)
+        self.history.judged(self.health.judged(now, stats, workers, waits))
         others = others_in(workers)
         self.series.add(
             at_s,
@@ -133,7 +133,7 @@ class QueueView:
         self._lock = asyncio.Lock()
         self.at: float | None = None
 
-    async def holds(self, kept_s: float = KEPT_S) -> tuple[QueueWait, ...]:
+    async def waits(self, kept_s: float = KEPT_S) -> tuple[QueueWait, ...]:
         """The reasons, the one with the most URLs first, as of `kept_s` ago at most. While the
         database cannot be read, as they were before."""
         async with self._lock:

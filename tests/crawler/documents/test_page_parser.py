@@ -19,7 +19,7 @@ from crawler.documents.page_parser import (
     ParsingBrokenOffError,
 )
 from crawler.fetching.request import LARGE_BYTES, Headers
-from crawler.held_domains import HeldDomains
+from crawler.leased_domains import LeasedDomains
 from crawler.processing import page_outcomes
 from crawler.testing import JumpClock, html, not_found
 
@@ -57,8 +57,8 @@ class Spy:
             self.at_once -= 1
 
 
-def held(domains: Sequence[str]) -> HeldDomains:
-    found = HeldDomains()
+def held(domains: Sequence[str]) -> LeasedDomains:
+    found = LeasedDomains()
     for domain in domains:
         found.add(domain)
     return found

@@ -243,7 +243,7 @@ async def test_a_permit_of_a_lost_lease_leaves_the_line_of_the_next_one_alone(
         client.frontier.buffer.release(first.host)
         waiting = [asyncio.create_task(get(client, f"{A}/{n}")) for n in (2, 3)]
         await clock.sleep_until(clock.monotonic() + 0.01)
-        with client.held(first):
+        with client.owned(first):
             waiting.append(asyncio.create_task(get(client, f"{A}/4")))
             await clock.sleep_until(clock.monotonic() + 0.01)
             assert (await client.next_turn(f"{A}/5")).ahead == 3

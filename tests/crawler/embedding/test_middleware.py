@@ -16,7 +16,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from crawler.config import ConfigError
 from crawler.embedding import middleware
-from crawler.embedding.middleware import HOLD_MAX_S, Politeness, guarded_connector
+from crawler.embedding.middleware import UNREAD_MAX_S, Politeness, guarded_connector
 from crawler.errors import FetchFailed, ResponseUnread, RobotsDisallowed, SessionClosed
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, hang_up, html, redirect, text
 
@@ -121,7 +121,7 @@ async def test_a_contact_ends_when_its_response_is_let_go(leave: str) -> None:
 
 
 async def test_who_waits_for_himself_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "HOLD_MAX_S", 0.1)
+    monkeypatch.setattr(middleware, "UNREAD_MAX_S", 0.1)
     big = Reply(body=b"x" * 3_000_000, content_type="text/plain")
     async with LocalWeb({"a.test": {"/big": big}}) as web, Both(web, delay=0.0) as session:
         async with session.get(web.url("a.test", "/big")) as unread:
@@ -131,11 +131,11 @@ async def test_who_waits_for_himself_is_told_so(monkeypatch: pytest.MonkeyPatch)
         async with session.get(web.url("a.test", "/3")) as response:
             assert response.status == 404
     assert web.log.paths() == ["/robots.txt", "/big", "/3"]
-    assert HOLD_MAX_S == 60.0
+    assert UNREAD_MAX_S == 60.0
 
 
 async def test_who_reads_on_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "HOLD_MAX_S", 0.15)
+    monkeypatch.setattr(middleware, "UNREAD_MAX_S", 0.15)
     slow = Reply(body=b"x" * 3_000, body_s=0.6, content_type="text/plain")
     async with LocalWeb({"a.test": {"/slow": slow}}) as web, Both(web, delay=0.0) as session:
         response = await session.get(web.url("a.test", "/slow"))

@@ -28,7 +28,7 @@ from crawler.clock import RealClock
 from crawler.embedding import owned_resource
 from crawler.embedding.owned_resource import OwnedResource
 from crawler.testing import FakeFetcher
-from storage.sqlite.file_lock import is_held_here
+from storage.sqlite.file_lock import is_locked_here
 
 Opened = PoliteSession | Politeness | Crawler
 
@@ -113,22 +113,22 @@ async def test_entering_twice_is_refused_and_harms_nothing(name: str, tmp_path: 
             await opened.__aenter__()
         with pytest.raises(AlreadyOpen):
             await opened.open()
-        assert is_held_here(db)
+        assert is_locked_here(db)
         if not isinstance(opened, Crawler):
             await opened.next_turn(URL)
-    assert not is_held_here(db)
+    assert not is_locked_here(db)
     async with opened:  # after its end it may be opened again
-        assert is_held_here(db)
+        assert is_locked_here(db)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 async def test_opening_without_a_block(name: str, tmp_path: Path) -> None:
     db = tmp_path / "fetch.db"
     opened = await CLASSES[name](db).open()
-    assert is_held_here(db)
+    assert is_locked_here(db)
     await asyncio.gather(opened.aclose(), opened.aclose())
     await opened.aclose()
-    assert not is_held_here(db)
+    assert not is_locked_here(db)
     with pytest.raises(SessionClosed, match="is not open"):
         await METHODS[name][0](opened)
 
@@ -144,7 +144,7 @@ async def test_closing_while_it_opens(tmp_path: Path) -> None:
     await session.aclose()
     with pytest.raises(SessionClosed, match="while it was being opened"):
         await opening
-    assert not is_held_here(tmp_path / "fetch.db")
+    assert not is_locked_here(tmp_path / "fetch.db")
 
 
 async def test_a_failed_opening_can_be_repeated(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ async def test_a_timeout_at_any_moment_of_the_opening_leaves_nothing(
         if not task.cancelled():
             await opened.aclose()
             break
-        assert not is_held_here(db), passes
+        assert not is_locked_here(db), passes
         assert not owned_resource._open
     else:
         raise AssertionError("it never opened")
@@ -233,7 +233,7 @@ async def test_a_forgotten_object_is_closed_with_a_warning(name: str, tmp_path: 
         async with asyncio.timeout(10):
             while owned_resource._open:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-    assert not is_held_here(db)
+    assert not is_locked_here(db)
     assert [str(one.message) for one in shown] == [
         f"a {name} was left open: leave its `async with` block, or call `aclose()`"
     ]

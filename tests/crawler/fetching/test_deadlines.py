@@ -141,7 +141,7 @@ def test_the_rate_does_not_count_while_we_do_not_read() -> None:
     rig.ask()
     rig.head()
     rig.clock.on_time(WINDOW_S / 2)
-    rig.exchange.hold()
+    rig.exchange.stop_clock()
     rig.clock.on_time(100 * WINDOW_S)
     assert rig.met is None
     rig.exchange.read_on()
@@ -225,7 +225,7 @@ def test_the_rate_for_any_delivery_and_any_pause(slow_head_s: float, schedule: l
             rig.bring(int(amount))
             arrivals.append((waited_s, int(amount)))
         elif kind == "hold":
-            rig.exchange.hold()
+            rig.exchange.stop_clock()
             rig.clock.on_time(amount)
             rig.exchange.read_on()
         else:

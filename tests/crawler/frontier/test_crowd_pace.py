@@ -13,7 +13,7 @@ from crawler.frontier.crowd_pace import (
     SpacedStarts,
 )
 from crawler.frontier.grant_limits import GrantLimits
-from crawler.held_domains import HeldDomains
+from crawler.leased_domains import LeasedDomains
 
 TRAP, OTHER = "trap.test", "other.test"
 NOW_S = 10.0
@@ -21,7 +21,7 @@ NOW_S = 10.0
 
 def load_of(*domains: str) -> LoopLoad:
     """With a host of each of these domains in memory."""
-    held = HeldDomains()
+    held = LeasedDomains()
     for domain in domains:
         held.add(domain)
     return LoopLoad(held)

@@ -15,7 +15,7 @@ from crawler.documents.page_parser import PageParser, ParsingBrokenOffError
 from crawler.fetching.request import Answer, Failure
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.permits import Permits
-from crawler.held_domains import HeldDomains
+from crawler.leased_domains import LeasedDomains
 from crawler.processing import page_outcomes
 from crawler.processing.page_outcomes import PageOutcomes
 from crawler.processing.parse_queue import AT_ONCE_MAX, LONG_S, ParseQueue
@@ -30,7 +30,7 @@ HOSTS = 30
 
 
 def parse_queue(clock: Clock | None = None, *, one_domain: bool = False) -> ParseQueue:
-    domains = HeldDomains()
+    domains = LeasedDomains()
     for domain in ["trap.test"] if one_domain else ["trap.test", "victim.test"]:
         domains.add(domain)
     return ParseQueue(clock or RealClock(), domains)

@@ -12,7 +12,7 @@ import pytest
 from crawler.fetching.request import Request
 from crawler.frontier import robots_budget
 from crawler.frontier.crowd_pace import LoopLoad
-from crawler.held_domains import HeldDomains
+from crawler.leased_domains import LeasedDomains
 from crawler.testing import Reply, html, text
 from policies.url import host_of
 
@@ -119,7 +119,7 @@ async def test_while_the_loop_is_late_a_domain_begins_requests_at_intervals(
 ) -> None:
     """Its pages, and its robots.txt; hosts of other domains do not wait for them."""
 
-    def late(load: LoopLoad, domains: HeldDomains) -> None:
+    def late(load: LoopLoad, domains: LeasedDomains) -> None:
         load.domains, load.interval_s = domains, INTERVAL_S
 
     monkeypatch.setattr(LoopLoad, "__init__", late)

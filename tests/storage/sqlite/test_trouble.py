@@ -23,7 +23,7 @@ from crawler.testing import JumpClock
 from policies.robots_state import RobotsState
 from storage import process_locks
 from storage.sqlite import databases, fault_kinds, file_lock, file_reader, file_store, schema
-from storage.sqlite.file_lock import is_held_here
+from storage.sqlite.file_lock import is_locked_here
 from storage.sqlite.maintenance import check
 from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, StoreError, StoreRefused
 from storage.transient_faults import MEMORY_WAIT_S_MAX, START_WAIT_S_MAX, FaultKind
@@ -430,7 +430,7 @@ async def test_without_a_thread_the_opening_is_given_up_and_holds_nothing(tmp_pa
             await file_reader(path).stats()
         monkeypatch.undo()
         assert clock.monotonic() >= START_WAIT_S_MAX
-    assert not is_held_here(path)
+    assert not is_locked_here(path)
     assert list(tmp_path.iterdir()) == []  # nothing that was asked for comes later
     other = file_store(path, wall=lambda: WALL_S)
     await other.open_session("y")
@@ -457,7 +457,7 @@ async def test_an_opening_that_is_cancelled_holds_nothing(tmp_path, monkeypatch)
     asyncio.get_running_loop().call_later(0.05, gate.set)
     with pytest.raises(asyncio.CancelledError):
         await opening
-    assert not is_held_here(path)
+    assert not is_locked_here(path)
     assert not [one for one in threading.enumerate() if one.name == "courtly-store"]
 
 
@@ -518,7 +518,7 @@ async def test_opening_waits_where_looking_at_the_files_fails(tmp_path, monkeypa
                 patches.setattr(os, call, failing)
                 await store.open_session("x")
             await store.close()
-            assert not is_held_here(path)
+            assert not is_locked_here(path)
             if not failed:
                 break
         assert at < 59

@@ -189,12 +189,12 @@ async def test_clients_that_read_nothing_hold_a_bounded_amount_of_bodies(
     start: Start, town: LocalWeb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each may hold half. The others are served, and it is as well when its own have gone."""
-    monkeypatch.setattr("crawler.daemon.api.caller_requests.HELD_BYTES_MAX", 2 * HELD_BYTES)
+    monkeypatch.setattr("crawler.daemon.api.caller_requests.BODIES_BYTES_MAX", 2 * HELD_BYTES)
     for n in range(3):
         town.sites[f"h{n}.test"] = {"/": Reply(body=b"x" * LARGE_BODY, content_type="text/plain")}
     async with start("a.test", config=SLOW, settings=SETTINGS) as made:
         await made.idle()
-        bodies = made.operations.callers._held
+        bodies = made.operations.callers._body_memory
         deaf = [await connected_deafly(made.port) for _ in range(2)]
         for n, writer in enumerate(deaf):
             body = json.dumps({"url": town.url(f"h{n}.test", "/"), "stream": False})

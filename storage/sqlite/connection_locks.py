@@ -33,12 +33,12 @@ _WAL_HEAD_BYTES: Final = 32
 _FRAME_HEAD_BYTES: Final = 24
 _LOOKS: Final = 3  # another program may be writing
 _IS_KNOWN: Final = sys.platform == "linux" and sys.maxsize > 2**32 and hasattr(fcntl, "F_OFD_SETLK")
-_HELD_ELSEWHERE: Final = (errno.EAGAIN, errno.EACCES)
+_LOCKED_ELSEWHERE: Final = (errno.EAGAIN, errno.EACCES)
 _DESCRIPTORS: Final = "/proc/self/fd"
 
 
 class LockedConnection(sqlite3.Connection):
-    """A connection that locks its files by `claim` and `hold` until it is closed."""
+    """A connection that locks its files by `claim` and `lock_files` until it is closed."""
 
     def __init__(self, path: Path, **settings: Any) -> None:
         self._path = path
@@ -71,7 +71,7 @@ class LockedConnection(sqlite3.Connection):
                     f"{self._path} is in use by another process, possibly under another name"
                 )
 
-    def hold(self) -> None:
+    def lock_files(self) -> None:
         """Prevent other programs from using the files exclusively. Call it in WAL mode, because
         switching to it needs the locks that this refuses."""
         for file, place in ((self._path, _SHARED), (self._index, _DEAD_MAN_SWITCH)):
@@ -133,10 +133,10 @@ def _writes(descriptor: int) -> bool:
 
 
 def _lock(descriptor: int, kind: int, place: tuple[int, int]) -> bool:
-    """Return False if another process holds it; True on a file system without such locks."""
+    """Return False if another process has it; True on a file system without such locks."""
     start, length = place
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, length, 0))
     except OSError as error:
-        return error.errno not in _HELD_ELSEWHERE
+        return error.errno not in _LOCKED_ELSEWHERE
     return True

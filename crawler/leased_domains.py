@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class HeldDomains:
+class LeasedDomains:
     """Counts the hosts in memory by registrable domain. What one domain may use at most counts only
     while there are hosts of others."""
 
