@@ -122,8 +122,9 @@ class Observers(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
-        self._contacted = [one.contacted for one in observers]  # called for every page
-        self._settled = [one.settled for one in observers]
+        # Called for every page: only those that do something.
+        self._contacted = _overridden([one.contacted for one in observers], Observer.contacted)
+        self._settled = _overridden([one.settled for one in observers], Observer.settled)
 
     def waited(self, seen: Waited) -> None:
         _call([one.waited for one in self._observers], seen)
@@ -145,6 +146,12 @@ class Observers(Observer):
 
     def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
         _call([one.hold_ended for one in self._observers], hold, elapsed_s)
+
+
+def _overridden(
+    methods: Iterable[Callable[[*_Args], None]], base: Callable[..., None]
+) -> list[Callable[[*_Args], None]]:
+    return [one for one in methods if getattr(one, "__func__", one) is not base]
 
 
 def _call(methods: Iterable[Callable[[*_Args], None]], *args: *_Args) -> None:
