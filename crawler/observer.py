@@ -122,13 +122,9 @@ class Observers(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
-        # Called for every page: of those that override them.
-        self._contacted = [
-            one.contacted for one in observers if _overrides(one.contacted, Observer.contacted)
-        ]
-        self._settled = [
-            one.settled for one in observers if _overrides(one.settled, Observer.settled)
-        ]
+        # Called for every page: only those that do something.
+        self._contacted = _overridden([one.contacted for one in observers], Observer.contacted)
+        self._settled = _overridden([one.settled for one in observers], Observer.settled)
 
     def waited(self, seen: Waited) -> None:
         _call([one.waited for one in self._observers], seen)
@@ -152,8 +148,10 @@ class Observers(Observer):
         _call([one.hold_ended for one in self._observers], hold, elapsed_s)
 
 
-def _overrides(method: Callable[..., None], base: Callable[..., None]) -> bool:
-    return getattr(method, "__func__", None) is not base
+def _overridden(
+    methods: Iterable[Callable[[*_Args], None]], base: Callable[..., None]
+) -> list[Callable[[*_Args], None]]:
+    return [one for one in methods if getattr(one, "__func__", one) is not base]
 
 
 def _call(methods: Iterable[Callable[[*_Args], None]], *args: *_Args) -> None:

@@ -4,7 +4,7 @@ marks for what happened to the crawl itself."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -30,28 +30,17 @@ class HistoryCounts(Struct, frozen=True, kw_only=True):
     at: its begin, Unix seconds, a multiple of `step_s` (MINUTE_S, or HOUR_S once it is folded).
     session: who counted it; of a folded or merged one, who did that.
     observed_s: how long a crawl ran in it.
-    success, redirects, client_errors, server_errors: responses by class (2xx to 5xx), those for a
-    robots.txt or a sitemap included. unanswered: requests without a usable response.
-    failed, given_up: URLs that failed, and those of them that failed together with their origin.
     queued: URLs of the whole crawl at the end of the step.
-    latency, lateness: histograms of the seconds until the response header, and of those that a
-    request began after its host's delay was over.
+    counts, durations: the increases of the counters and histograms of the session, by name.
     """
 
     step_s: int = MINUTE_S
     at: int
     session: int = 0
     observed_s: float = 0.0
-    success: int = 0
-    redirects: int = 0
-    client_errors: int = 0
-    server_errors: int = 0
-    unanswered: int = 0
-    failed: int = 0
-    given_up: int = 0
     queued: int = 0
-    latency: Histogram = field(default_factory=dict)
-    lateness: Histogram = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    durations: Mapping[str, Histogram] = field(default_factory=dict)
 
 
 class MarkKind(enum.StrEnum):
@@ -111,16 +100,12 @@ def together(
         step_s=step_s,
         session=session,
         observed_s=min(float(step_s), observed_s),
-        success=sum(one.success for one in rows),
-        redirects=sum(one.redirects for one in rows),
-        client_errors=sum(one.client_errors for one in rows),
-        server_errors=sum(one.server_errors for one in rows),
-        unanswered=sum(one.unanswered for one in rows),
-        failed=sum(one.failed for one in rows),
-        given_up=sum(one.given_up for one in rows),
         queued=max((one.queued for one in moments[-1]), default=0) if moments else 0,
-        latency=added(one.latency for one in rows),
-        lateness=added(one.lateness for one in rows),
+        counts=added(one.counts for one in rows),
+        durations={
+            name: added(one.durations.get(name, {}) for one in rows)
+            for name in sorted({name for one in rows for name in one.durations})
+        },
     )
 
 

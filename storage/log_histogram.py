@@ -7,22 +7,24 @@ factor GROWTH, so a percentile is right within half a bucket, some 9 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Final, TypeVar
 
 Histogram = Mapping[int, int]
+_Key = TypeVar("_Key", bound=Hashable)
 
 PER_DOUBLING: Final = 4
 GROWTH: Final = 2 ** (1 / PER_DOUBLING)
-FLOOR_S: Final = 0.001  # bucket 0 is for shorter durations
+FLOOR_S: Final = 0.001  # bucket 0 is for durations up to it
 _LAST: Final = 128  # bucket for more than 50 days
 
 
 def bucket_of(seconds: float) -> int:
-    """The bucket of a duration."""
-    if not seconds >= FLOOR_S:
+    """The bucket of a duration: the first one whose upper bound, FLOOR_S * GROWTH**bucket, it does
+    not exceed."""
+    if not seconds > FLOOR_S:
         return 0
-    return min(_LAST, 1 + math.floor(PER_DOUBLING * math.log2(seconds / FLOOR_S)))
+    return min(_LAST, math.ceil(PER_DOUBLING * math.log2(seconds / FLOOR_S)))
 
 
 def value_of(bucket: int) -> float:
@@ -31,13 +33,18 @@ def value_of(bucket: int) -> float:
     return 0.0 if bucket <= 0 else FLOOR_S * GROWTH ** (bucket - 0.5)
 
 
-def added(histograms: Iterable[Histogram]) -> dict[int, int]:
-    """The histogram of all durations together."""
-    total: dict[int, int] = {}
-    for histogram in histograms:
-        for bucket, count in histogram.items():
-            total[bucket] = total.get(bucket, 0) + count
+def added(counts: Iterable[Mapping[_Key, int]]) -> dict[_Key, int]:
+    """The sums of counts that have the same key: of histograms, that of all durations together."""
+    total: dict[_Key, int] = {}
+    for some in counts:
+        for key, count in some.items():
+            total[key] = total.get(key, 0) + count
     return total
+
+
+def increase(counts: Mapping[_Key, int], before: Mapping[_Key, int]) -> dict[_Key, int]:
+    """By how much counts are larger than they were before; without those that are the same."""
+    return {key: more for key, n in counts.items() if (more := n - before.get(key, 0))}
 
 
 def percentile(histogram: Histogram, share: float) -> float | None:

@@ -81,11 +81,7 @@ class CallerGate:
         try:
             await self._loop.begun.wait()
             self._check_open()
-<<<<<<< HEAD
-            host = self.frontier.permits.hosts.get(slot) or await self._hold(slot)
-=======
-            host = self.frontier.permits.get(slot) or await self._lease(slot)
->>>>>>> verbs
+            host = self.frontier.permits.hosts.get(slot) or await self._lease(slot)
         except BaseException:
             self._one_less()
             raise

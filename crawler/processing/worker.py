@@ -199,15 +199,10 @@ class Worker:
         finally:
             if place.has_room:
                 place.leave()
-<<<<<<< HEAD
             if not (visited or queued.sitemap):
                 self._limits.return_page()
             if host.lease_lost:  # its outcome is another worker's
                 self._crawl.store.not_in_flight(queued.id)
-=======
-            if not visited:
-                self._limits.return_page()
->>>>>>> verbs
 
     async def _visit(self, permit: Permit, asked: PageRequest, place: LargeBodyPlace) -> bool:
         """Fetch and parse a page. Return whether it was visited."""

@@ -94,14 +94,17 @@ def read_history(sql: Statements, *, from_s: float, to_s: float) -> History:
 
 
 def _of_counts(one: HistoryCounts) -> Values:
-    *values, latency, lateness = structs.astuple(one)
-    return (*values, msgspec.json.encode(latency).decode(), msgspec.json.encode(lateness).decode())
+    *values, counts, durations = structs.astuple(one)
+    return (*values, msgspec.json.encode(counts).decode(), msgspec.json.encode(durations).decode())
 
 
 def _counts(row: Values) -> HistoryCounts:
-    *values, latency, lateness = row
-    histograms = (msgspec.json.decode(str(one), type=dict[int, int]) for one in (latency, lateness))
-    return record(HistoryCounts, (*values, *histograms))
+    *values, counts, durations = row
+    decoded = (
+        msgspec.json.decode(str(counts), type=dict[str, int]),
+        msgspec.json.decode(str(durations), type=dict[str, dict[int, int]]),
+    )
+    return record(HistoryCounts, (*values, *decoded))
 
 
 def _of_mark(one: Mark) -> Values:

@@ -868,14 +868,10 @@ RETURNING id;
 
 -- name: put_history
 WITH v (
-  step_s bigint, at bigint, session bigint, observed_s double precision, success bigint,
-  redirects bigint, client_errors bigint, server_errors bigint, unanswered bigint, failed bigint,
-  given_up bigint, queued bigint, latency text, lateness text
+  step_s bigint, at bigint, session bigint, observed_s double precision, queued bigint,
+  counts text, durations text
 ) AS ROWS
-INSERT INTO history (
-  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
-  failed, given_up, queued, latency, lateness
-)
+INSERT INTO history (step_s, at, session, observed_s, queued, counts, durations)
 SELECT v.* FROM v
 ON CONFLICT (step_s, at, session) DO REPLACE;
 
@@ -895,9 +891,7 @@ ON CONFLICT (session, number) DO REPLACE;
 SELECT at FROM history WHERE step_s = $1::bigint ORDER BY at DESC LIMIT 1 OFFSET $2::bigint;
 
 -- name: history_of_hour
-SELECT
-  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
-  failed, given_up, queued, latency, lateness
+SELECT step_s, at, session, observed_s, queued, counts, durations
 FROM history WHERE step_s = $1::bigint AND at = $2::bigint AND session = $3::bigint;
 
 -- name: drop_history
@@ -913,9 +907,7 @@ DELETE FROM marks WHERE at < $1::double precision AND until < $2::double precisi
 -- ---------------------------------------------------------------- for readers
 
 -- name: history
-SELECT
-  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
-  failed, given_up, queued, latency, lateness
+SELECT step_s, at, session, observed_s, queued, counts, durations
 FROM history WHERE step_s = $1::bigint AND at > $2::bigint AND at < $3::bigint
 ORDER BY at, session;
 

@@ -4,6 +4,7 @@ and marks with their ends."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final
@@ -176,21 +177,23 @@ def points(
 
 
 def _point(one: HistoryCounts) -> HistoryPoint:
+    counts = Counter(one.counts)
+    latency, lateness = (one.durations.get(name, {}) for name in ("latency", "lateness"))
     return HistoryPoint(
         at=one.at,
         step_s=one.step_s,
         observed_s=round(one.observed_s, 1),
-        success=one.success,
-        redirects=one.redirects,
-        client_errors=one.client_errors,
-        server_errors=one.server_errors,
-        unanswered=one.unanswered,
-        latency_p50_s=_percentile(one.latency, 0.5),
-        latency_p95_s=_percentile(one.latency, 0.95),
-        lateness_p50_s=_percentile(one.lateness, 0.5),
-        lateness_p95_s=_percentile(one.lateness, 0.95),
-        failed=one.failed,
-        given_up=one.given_up,
+        success=counts["success"],
+        redirects=counts["redirects"],
+        client_errors=counts["client_errors"],
+        server_errors=counts["server_errors"],
+        unanswered=counts["unanswered"],
+        latency_p50_s=_percentile(latency, 0.5),
+        latency_p95_s=_percentile(latency, 0.95),
+        lateness_p50_s=_percentile(lateness, 0.5),
+        lateness_p95_s=_percentile(lateness, 0.95),
+        failed=counts["failed"],
+        given_up=counts["given_up"],
         queued=one.queued,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -106,12 +105,11 @@ def _counted(metrics: Metrics, name: str) -> Iterator[Metric]:
             family.add_metric([plain(value) for value in values], count)
         yield family
     for histogram in metrics.histograms:
-        bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
-        upto = itertools.accumulate(histogram.counts)
+        bounds, counts = zip(*histogram.below(), strict=True)
         yield HistogramMetricFamily(
             histogram.name,
             histogram.note,
-            buckets=list(zip(bounds, upto, strict=True)),
+            buckets=list(zip(map(floatToGoString, bounds), counts, strict=True)),
             sum_value=histogram.sum,
         )
 

@@ -1,5 +1,5 @@
-"""Counts what happens in each minute, marks what happens to the crawl itself, and keeps both in the
-database, so that they survive a restart."""
+"""Records the increases of the counters in each minute, marks what happens to the crawl itself, and
+keeps both in the database, so that they survive a restart."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from msgspec import structs
 
 from crawler.clock import Clock
 from crawler.daemon.health import Health, HealthState
-from crawler.daemon.monitoring.metrics import outcome_of
-from crawler.observer import Contacted, Observer
+from crawler.daemon.monitoring.metrics import Metrics
+from crawler.observer import Observer
 from crawler.operator_commands import CrawlState
 from crawler.periodic import PeriodicSteps
 from crawler.steering.control import Control
 from policies.holds import Hold
 from storage.history import MINUTE_S, History, HistoryCounts, Mark, MarkKind
-from storage.log_histogram import bucket_of
-from storage.store import Failed, Outcome, StoreError
+from storage.store import StoreError
 
 # What waits for a database that cannot be written; beyond it, the oldest is lost.
 MINUTES_WAITING_MAX: Final = 2_880
@@ -31,12 +30,6 @@ SAME_SPAN_S: Final = 60.0  # a hold or trouble that returns within it continues 
 LAST_WRITE_S: Final = 2.0  # at the end of the crawl
 AGAIN_S: Final = 1.0  # after a write that failed
 TEXT_SHOWN: Final = 500  # characters
-_CLASSES: Final = {
-    "2xx": "success",
-    "3xx": "redirects",
-    "4xx": "client_errors",
-    "5xx": "server_errors",
-}
 _COMMANDS: Final = {
     "pause": MarkKind.PAUSE,
     "resume": MarkKind.RESUME,
@@ -46,12 +39,19 @@ _COMMANDS: Final = {
 
 class HistoryRecorder(Observer):
     """The history of one run. It belongs to the observers of the crawl; `recording` is open while
-    the crawl runs, and `sample` is called every few seconds."""
+    the crawl runs, and `sample` is called every few seconds, also when a minute is over.
 
-    def __init__(self, clock: Clock) -> None:
+    queued: URLs of the whole crawl, to be set when they are known.
+    """
+
+    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+        self.queued = 0
         self._clock = clock
+        self._metrics = metrics
         self._session = 0
-        self._now = _Minute(self._minute())
+        self._at = self._minute()  # the minute that is being counted
+        self._before = metrics.sampled()  # at its begin
+        self._observed_s = 0.0  # in it
         self._sampled_s: float | None = None
         self._minutes: dict[int, HistoryCounts] = {}  # that are over, by their begin
         self._marks: dict[int, Mark] = {}  # to be written, by number
@@ -66,26 +66,6 @@ class HistoryRecorder(Observer):
         return self._session
 
     # ------------------------------------------------------------ the observer
-
-    def contacted(self, seen: Contacted) -> None:
-        now = self._current()
-        name = _CLASSES.get(outcome_of(seen), "unanswered")
-        now.counts[name] = now.counts.get(name, 0) + 1
-        if seen.latency_s is not None:
-            bucket = bucket_of(seen.latency_s)
-            now.latency[bucket] = now.latency.get(bucket, 0) + 1
-        bucket = bucket_of(seen.late_s)
-        now.lateness[bucket] = now.lateness.get(bucket, 0) + 1
-
-    def settled(self, url: str, outcome: Outcome) -> None:
-        if isinstance(outcome, Failed):
-            counts = self._current().counts
-            counts["failed"] = counts.get("failed", 0) + 1
-
-    def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
-        counts = self._current().counts
-        for name in ("failed", "given_up"):
-            counts[name] = counts.get(name, 0) + count
 
     def hold_began(self, hold: Hold) -> None:
         self._begin(MarkKind.HOLD, hold.reason.value, hold.sentence, since=hold.since)
@@ -157,31 +137,41 @@ class HistoryRecorder(Observer):
 
     # ------------------------------------------------------------ minutes
 
-    def sample(self, queued: int) -> None:
-        """The crawl runs, and has so many queued URLs. Every few seconds."""
-        now, now_s = self._current(), self._clock.monotonic()
+    def sample(self) -> None:
+        """The crawl runs. Count in the next minute from now on, if this one is over."""
+        minute, now_s = self._minute(), self._clock.monotonic()
+        # A clock set back by less than an hour: the minute lasts until that time has come again.
+        if minute != self._at and not 0 < self._at - minute < 3_600:
+            self._begin_minute(minute)
         if self._sampled_s is not None:
-            now.observed_s += min(SAMPLES_APART_S, max(0.0, now_s - self._sampled_s))
+            self._observed_s += min(SAMPLES_APART_S, max(0.0, now_s - self._sampled_s))
         self._sampled_s = now_s
-        now.queued = queued
 
     def _minute(self) -> int:
         return int(self._clock.wall()) // MINUTE_S * MINUTE_S
 
-    def _current(self) -> _Minute:
-        """The minute that is being counted. One that is over is to be written."""
-        minute = self._minute()
-        # A clock set back by less than an hour: the minute lasts until that time has come again.
-        if minute != self._now.at and not 0 < self._now.at - minute < 3_600:
-            self._begin_minute(minute)
-        return self._now
+    def _counted(self) -> list[HistoryCounts]:
+        """What was counted in the minute until now, as one step; none if no crawl ran."""
+        found = self._metrics.sampled().since(self._before)
+        if not self._observed_s and not found.counts:
+            return []
+        return [
+            HistoryCounts(
+                at=self._at,
+                session=self._session,
+                observed_s=min(float(MINUTE_S), self._observed_s),
+                queued=self.queued,
+                counts=found.counts,
+                durations=found.durations,
+            )
+        ]
 
     def _begin_minute(self, minute: int) -> None:
-        if self._now.is_any:
-            self._minutes[self._now.at] = self._now.frozen(self._session)
+        for counts in self._counted():
+            self._minutes[counts.at] = counts
         while len(self._minutes) > MINUTES_WAITING_MAX:
             del self._minutes[next(iter(self._minutes))]
-        self._now = _Minute(minute, queued=self._now.queued)
+        self._at, self._before, self._observed_s = minute, self._metrics.sampled(), 0.0
         self._heard()
         self._due.set()
 
@@ -285,36 +275,5 @@ class HistoryRecorder(Observer):
     def newest(self) -> History:
         """What is not written yet, or not as it is now, the current minute included: in place of
         what the database has of it."""
-        counts = list(self._minutes.values())
-        if self._now.is_any:
-            counts.append(self._now.frozen(self._session))
+        counts = [*self._minutes.values(), *self._counted()]
         return History(counts=counts, marks=list(self._marks.values()))
-
-
-class _Minute:
-    """The minute that is being counted."""
-
-    __slots__ = ("at", "counts", "latency", "lateness", "observed_s", "queued")
-
-    def __init__(self, at: int, *, queued: int = 0) -> None:
-        self.at = at
-        self.observed_s = 0.0
-        self.queued = queued
-        self.counts: dict[str, int] = {}
-        self.latency: dict[int, int] = {}
-        self.lateness: dict[int, int] = {}
-
-    @property
-    def is_any(self) -> bool:
-        return self.observed_s > 0.0 or bool(self.counts)
-
-    def frozen(self, session: int) -> HistoryCounts:
-        return HistoryCounts(
-            at=self.at,
-            session=session,
-            observed_s=min(float(MINUTE_S), self.observed_s),
-            queued=self.queued,
-            latency=dict(self.latency),
-            lateness=dict(self.lateness),
-            **self.counts,
-        )

@@ -1,4 +1,5 @@
-"""The counters and histograms of /metrics, updated as an observer of the crawl.
+"""The counters and histograms of a crawl, updated as an observer of it: /metrics shows all of them
+(`exposition`), and the history has the increases of some of them in each minute.
 
 Names follow the Prometheus conventions: base units, `_total` for counters. Every label has a small,
 closed set of values: never a host, a URL or a sentence.
@@ -9,15 +10,19 @@ converts to the types of prometheus_client; its own counters take a lock for eac
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
+
+from msgspec import Struct
 
 from crawler.daemon.health import Counts
 from crawler.observer import Contacted, Observer
 from policies.holds import Hold, HoldReason
 from policies.retries import FailureCode, is_address_refused
+from storage.log_histogram import FLOOR_S, PER_DOUBLING, bucket_of, increase
+from storage.log_histogram import Histogram as Buckets
 from storage.store import (
     Blocked,
     BlockReason,
@@ -33,12 +38,8 @@ from storage.store import (
 
 KINDS: Final = ("page", "robots", "sitemap")
 OTHER: Final = "other"  # a kind added later
-# Seconds. A fetch ends within `fetch.timeout` (30 s by default); a commit takes milliseconds.
-LATENCY_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-LATENESS_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120)
-COMMIT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
-
-SLOW_COMMIT_S: Final = 1.0  # one of the bounds above
+DOUBLINGS: Final = 18  # of FLOOR_S, which are the bounds of the buckets in /metrics: to 131 s
+SLOW_COMMIT_S: Final = 1.0  # within a bucket of `storage.log_histogram`
 # Failures for which the network or the site is responsible, and which got no complete response.
 LOST: Final = frozenset(
     (
@@ -49,6 +50,12 @@ LOST: Final = frozenset(
 
 REFUSED_REQUESTS: Final = ("malformed", "unauthorized", "limited", "command")
 FRONTIER_STATES: Final = ("queued", "visited", "blocked", "failed")
+_CLASSES: Final = {
+    "2xx": "success",
+    "3xx": "redirects",
+    "4xx": "client_errors",
+    "5xx": "server_errors",
+}
 _OUTCOMES: Final = {
     Visited: "visited",
     Blocked: "blocked",
@@ -64,11 +71,12 @@ _OUTCOMES: Final = {
 class CounterFamily:
     """A counter for each combination of label values: `of["page", "2xx"] += 1`.
 
-    `initial`: the series that exist from the first scrape on; a rate over one that appears later
-    is wrong.
+    initial: the series that exist from the first scrape on; a rate over one that appears later
+    is wrong. history: returns, for label values, the numbers of the history that include their
+    counter.
     """
 
-    __slots__ = ("labels", "name", "note", "of")
+    __slots__ = ("history", "labels", "name", "note", "of")
 
     def __init__(
         self,
@@ -76,31 +84,56 @@ class CounterFamily:
         note: str,
         *labels: str,
         initial: Iterable[tuple[str, ...]] = ((),),
+        history: Callable[..., Sequence[str]] = lambda *_: (),
     ) -> None:
         self.name = name
         self.note = note
         self.labels = labels
+        self.history = history
         self.of: defaultdict[tuple[str, ...], float] = defaultdict(int)
         self.of.update(dict.fromkeys(initial, 0))
 
 
 class Histogram:
-    """Counts of values by bucket. `bounds` are upper limits, ascending; the last count is for
-    larger values."""
+    """Counts of durations by the buckets of `storage.log_histogram`. history: the name of the
+    histogram in the history; "" if it is not there."""
 
-    __slots__ = ("bounds", "counts", "name", "note", "sum")
+    __slots__ = ("buckets", "history", "name", "note", "sum")
 
-    def __init__(self, name: str, note: str, bounds: Sequence[float]) -> None:
+    def __init__(self, name: str, note: str, *, history: str = "") -> None:
         self.name = name
         self.note = note
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
+        self.history = history
+        self.buckets: Counter[int] = Counter()
         self.sum = 0.0
 
-    def observe(self, value: float) -> None:
-        value = max(0.0, value)
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    def observe(self, seconds: float) -> None:
+        self.buckets[bucket_of(seconds)] += 1
+        if seconds > 0:
+            self.sum += seconds
+
+    def below(self) -> list[tuple[float, int]]:
+        """The bounds of /metrics in seconds, each with the count of durations up to it."""
+        bounds = [(FLOOR_S * 2**n, n * PER_DOUBLING) for n in range(DOUBLINGS)]
+        return [
+            (bound, sum(count for bucket, count in self.buckets.items() if bucket <= last))
+            for bound, last in [*bounds, (math.inf, math.inf)]
+        ]
+
+
+class Sampled(Struct, frozen=True, kw_only=True):
+    """What the history has of the counters, by its names; `durations` are histograms."""
+
+    counts: Mapping[str, int]
+    durations: Mapping[str, Buckets]
+
+    def since(self, before: Sampled) -> Sampled:
+        """What was counted since an earlier sample."""
+        durations = {
+            name: increase(buckets, before.durations.get(name, {}))
+            for name, buckets in self.durations.items()
+        }
+        return Sampled(counts=increase(self.counts, before.counts), durations=durations)
 
 
 class Metrics(Observer):
@@ -119,6 +152,7 @@ class Metrics(Observer):
                 *((kind, "2xx") for kind in KINDS),
                 *(("page", outcome) for outcome in (*failures, "3xx", "4xx", "5xx")),
             ],
+            history=lambda kind, outcome: (_CLASSES.get(outcome, "unanswered"),),
         )
         self._robots = CounterFamily(
             "courtly_robots_fetches",
@@ -141,6 +175,7 @@ class Metrics(Observer):
             "Outcomes recorded for URLs.",
             "outcome",
             initial=dict.fromkeys((name,) for name in _OUTCOMES.values()),
+            history=lambda outcome: ("failed",) if outcome == "failed" else (),
         )
         self._blocked = CounterFamily(
             "courtly_blocked_urls",
@@ -151,6 +186,7 @@ class Metrics(Observer):
         self._gave_up = CounterFamily(
             "courtly_given_up_urls",
             "URLs that failed together because no connection to their origin could be made.",
+            history=lambda: ("failed", "given_up"),
         )
         self._gave_up_hosts = CounterFamily(
             "courtly_given_up_hosts",
@@ -199,34 +235,17 @@ class Metrics(Observer):
         self._latency = Histogram(
             "courtly_fetch_latency_seconds",
             "From a request to the end of the response header.",
-            LATENCY_BUCKETS,
+            history="latency",
         )
         self._lateness = Histogram(
             "courtly_turn_lateness_seconds",
             "How long after the politeness delay of its host a contact began.",
-            LATENESS_BUCKETS,
+            history="lateness",
         )
-        self._commit = Histogram("courtly_commit_seconds", "Duration of commits.", COMMIT_BUCKETS)
-        self.counters = (
-            self._fetches,
-            self._robots,
-            self._bytes,
-            self._received,
-            self._outcomes,
-            self._blocked,
-            self._gave_up,
-            self._gave_up_hosts,
-            self._early,
-            self._unproven,
-            self._refusals,
-            self._links,
-            self.log_lines_lost,
-            self.notifications,
-            self.webhook_failures,
-            self.refused_requests,
-            self._holds,
-        )
-        self.histograms = (self._latency, self._lateness, self._commit)
+        self._commit = Histogram("courtly_commit_seconds", "Duration of commits.")
+        families = vars(self).values()
+        self.counters = [one for one in families if isinstance(one, CounterFamily)]
+        self.histograms = [one for one in families if isinstance(one, Histogram)]
 
     # ------------------------------------------------------------ the observer
 
@@ -266,13 +285,23 @@ class Metrics(Observer):
     def hold_began(self, hold: Hold) -> None:
         self._holds.of[hold.reason.value,] += 1
 
-    # ------------------------------------------------------------ for the health and the web page
+    # ------------------------------------------------------------ what is derived from them
+
+    def sampled(self) -> Sampled:
+        """What the history has of all this, since the start."""
+        counts: Counter[str] = Counter()
+        for family in self.counters:
+            for labels, count in family.of.items():
+                for name in family.history(*labels):
+                    counts[name] += int(count)
+        durations = {one.history: dict(one.buckets) for one in self.histograms if one.history}
+        return Sampled(counts=counts, durations=durations)
 
     def counts(self) -> Counts:
         """The counts that health is judged by, since the start."""
         outcomes, given_up = self._outcomes.of, int(self._gave_up.of[()])
         failed = int(outcomes["failed",]) + given_up
-        slow = self._commit.counts[bisect_left(self._commit.bounds, SLOW_COMMIT_S) + 1 :]
+        commits, fast = self._commit.buckets, bucket_of(SLOW_COMMIT_S)
         return Counts(
             pages=sum(
                 int(count) for (kind, _), count in self._fetches.of.items() if kind == "page"
@@ -287,8 +316,8 @@ class Metrics(Observer):
             given_up_hosts=int(self._gave_up_hosts.of[()]),
             early=int(self._early.of[()]),
             unproven=int(self._unproven.of[()]),
-            commits=sum(self._commit.counts),
-            slow_commits=sum(slow),
+            commits=commits.total(),
+            slow_commits=sum(count for bucket, count in commits.items() if bucket > fast),
         )
 
     def by_outcome(self) -> dict[str, int]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from crawler.daemon.responses import Status
 
 KEPT_S: Final = 7.0  # longer than from one sample of the monitor to the next
+_AFTER_S: Final = 0.01  # for timers that fire early by the wall clock
 KEPT_FACTOR: Final = 20.0  # the query takes at most this part of the time: it reads all hosts
 
 
@@ -51,7 +52,7 @@ class Monitor:
         self.log_name = "" if log is None else log.file.name  # of its file
         self.series = Series()
         self.access = AccessLog(clock, log, self.metrics.refused_requests)
-        self.history = HistoryRecorder(clock)
+        self.history = HistoryRecorder(clock, self.metrics)
         self.stream = EventStream(clock, log, self.history)
         self._log = log
 
@@ -80,20 +81,21 @@ class Monitor:
     async def _sample_forever(
         self, control: Control, queue: QueueView | None, shared: SharedStore | None
     ) -> None:
-        next_s, samples = self.clock.monotonic(), PeriodicSteps("a sample of the crawl")
+        samples = PeriodicSteps("a sample of the crawl")
         while True:
             await samples.take(partial(self._sample, control, queue, shared))
-            # After a delay of more than a step (a suspended machine), samples are skipped.
-            next_s = max(next_s + FINE_STEP_S, self.clock.monotonic())
-            await self.clock.sleep_until(next_s)
+            # Just after multiples of a step of the wall clock: soon after each minute begins.
+            pause_s = FINE_STEP_S - self.clock.wall() % FINE_STEP_S
+            await self.clock.sleep_until(self.clock.monotonic() + pause_s + _AFTER_S)
 
     async def _sample(
         self, control: Control, queue: QueueView | None, shared: SharedStore | None
     ) -> None:
+        self.history.sample()
         at_s, now, stats = self.clock.wall(), control.status(), await control.stats()
+        self.history.queued = stats.queued
         if self._log is not None:
             self.metrics.log_lines_lost.of[()] = self._log.file.lost
-        self.history.sample(stats.queued)
         await self.health.sample(control.config, now.uncommitted)
         workers = () if shared is None else await shared.workers()
         waits = None if queue is None else await queue.waits(FINE_STEP_S / 2)

@@ -481,16 +481,9 @@ CREATE TABLE history (  -- what was counted in a minute, later folded into hours
   at bigint NOT NULL,                   -- its begin, Unix seconds
   session bigint NOT NULL,              -- that counted it, or folded it
   observed_s double precision NOT NULL, -- how long a crawl ran in it
-  success bigint NOT NULL,
-  redirects bigint NOT NULL,
-  client_errors bigint NOT NULL,
-  server_errors bigint NOT NULL,
-  unanswered bigint NOT NULL,
-  failed bigint NOT NULL,
-  given_up bigint NOT NULL,
   queued bigint NOT NULL,               -- at its end
-  latency text COLLATE "C" NOT NULL,    -- JSON: counts by bucket of storage/log_histogram.py
-  lateness text COLLATE "C" NOT NULL,
+  counts text COLLATE "C" NOT NULL,     -- JSON: increases of counters by name
+  durations text COLLATE "C" NOT NULL,  -- JSON: the same of histograms: log_histogram.py
   PRIMARY KEY (step_s, at, session)
 );
 

@@ -505,9 +505,7 @@ DELETE FROM history WHERE ctid = ANY (ARRAY(
   SELECT ctid FROM history WHERE step_s = $1::bigint AND at < $2::bigint
   ORDER BY at, session LIMIT $3::bigint FOR UPDATE SKIP LOCKED
 ))
-RETURNING
-  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
-  failed, given_up, queued, latency, lateness;
+RETURNING step_s, at, session, observed_s, queued, counts, durations;
 
 -- The rows of steps that several sessions have counted. Workers that merge together wait for each
 -- other, in the order of the rows, and find that those of the first are gone.
@@ -521,9 +519,7 @@ DELETE FROM history AS h USING (
   ORDER BY at, session FOR UPDATE
 ) AS old
 WHERE h.step_s = old.step_s AND h.at = old.at AND h.session = old.session
-RETURNING
-  h.step_s, h.at, h.session, h.observed_s, h.success, h.redirects, h.client_errors, h.server_errors,
-  h.unanswered, h.failed, h.given_up, h.queued, h.latency, h.lateness;
+RETURNING h.step_s, h.at, h.session, h.observed_s, h.queued, h.counts, h.durations;
 
 -- ---------------------------------------------------------------- for readers
 

@@ -389,16 +389,9 @@ CREATE TABLE history (  -- what was counted in a minute, later folded into hours
   at INTEGER NOT NULL,                  -- its begin, Unix seconds
   session INTEGER NOT NULL,             -- that counted it, or folded it
   observed_s REAL NOT NULL,             -- how long a crawl ran in it
-  success INTEGER NOT NULL,
-  redirects INTEGER NOT NULL,
-  client_errors INTEGER NOT NULL,
-  server_errors INTEGER NOT NULL,
-  unanswered INTEGER NOT NULL,
-  failed INTEGER NOT NULL,
-  given_up INTEGER NOT NULL,
   queued INTEGER NOT NULL,              -- at its end
-  latency TEXT NOT NULL,                -- JSON: counts by bucket of storage/log_histogram.py
-  lateness TEXT NOT NULL,
+  counts TEXT NOT NULL,                 -- JSON: increases of counters by name
+  durations TEXT NOT NULL,              -- JSON: the same of histograms: log_histogram.py
   PRIMARY KEY (step_s, at, session)
 ) STRICT, WITHOUT ROWID;
 

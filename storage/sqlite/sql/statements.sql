@@ -174,18 +174,14 @@ WHERE id IN (SELECT value FROM json_each(?1));
 DELETE FROM history WHERE (step_s, at, session) IN (
   SELECT step_s, at, session FROM history WHERE step_s = ? AND at < ? ORDER BY at, session LIMIT ?
 )
-RETURNING
-  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
-  failed, given_up, queued, latency, lateness;
+RETURNING step_s, at, session, observed_s, queued, counts, durations;
 
 -- The rows of steps that several sessions have counted.
 -- name: merge_history
 DELETE FROM history WHERE step_s = ?1 AND at IN (
   SELECT at FROM history WHERE step_s = ?1 AND at < ?2 GROUP BY at HAVING count(*) > 1 LIMIT ?3
 )
-RETURNING
-  step_s, at, session, observed_s, success, redirects, client_errors, server_errors, unanswered,
-  failed, given_up, queued, latency, lateness;
+RETURNING step_s, at, session, observed_s, queued, counts, durations;
 
 -- ---------------------------------------------------------------- for readers
 

@@ -19,7 +19,9 @@ def minute(at: int, step_s: int = 60, **values: Any) -> HistoryCounts:
         step_s=step_s,
         session=SESSION,
         observed_s=float(step_s),
-        **{"success": 2 * step_s, "latency": {27: 50, 40: 5}, "lateness": {4: 55}, **values},
+        counts={"success": 2 * step_s},
+        durations={"latency": {27: 50, 40: 5}, "lateness": {4: 55}},
+        **values,
     )
 
 

@@ -142,7 +142,8 @@ INSERT INTO earlier_copies (origin, body, copy_at, replaced_at)
 SELECT origin, body, fetched_at, fetched_at + 1 FROM copies WHERE body IS NOT NULL AND origin % 2 = 0;
 
 INSERT INTO history
-SELECT 60, n / 10 * 60, n % 10 + 1, 60, 9, 0, 0, 0, 1, 0, 0, 20, '{"3": 10}', '{"1": 10}'
+SELECT 60, n / 10 * 60, n % 10 + 1, 60, 20, '{"success": 9, "unanswered": 1}',
+  '{"latency": {"3": 10}, "lateness": {"1": 10}}'
 FROM generate_series(0, 28799) AS n;
 
 INSERT INTO marks

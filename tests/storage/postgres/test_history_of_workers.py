@@ -50,11 +50,11 @@ async def test_workers_that_merge_together_lose_nothing_and_count_nothing_twice(
     monkeypatch.setattr(history_table, "MERGED_AT_ONCE", 3)
     monkeypatch.setattr(history_table, "MERGED_AFTER_S", HOUR_S)
     old = int(time.time()) // 60 * 60 - HOUR_S + 120
-    minutes = [HistoryCounts(at=old + 60 * n, session=0, success=1) for n in range(30)]
+    minutes = [HistoryCounts(at=old + 60 * n, session=0, counts={"success": 1}) for n in range(30)]
     async with written(postgres_url, minutes) as work:
         monkeypatch.setattr(history_table, "MERGED_AFTER_S", 0)
         found = await work(15)
-    assert [one.success for one in found] == [WORKERS] * 30
+    assert [one.counts["success"] for one in found] == [WORKERS] * 30
 
 
 async def test_workers_that_fold_together_lose_nothing_and_count_nothing_twice(
@@ -65,7 +65,12 @@ async def test_workers_that_fold_together_lose_nothing_and_count_nothing_twice(
     monkeypatch.setattr(history_table, "MINUTES_KEPT_S", 100 * MINUTES_KEPT_S)
     minutes = [
         HistoryCounts(
-            at=old + 60 * n, session=0, observed_s=60.0, success=1, queued=n, latency={n % 5: 1}
+            at=old + 60 * n,
+            session=0,
+            observed_s=60.0,
+            queued=n,
+            counts={"success": 1},
+            durations={"latency": {n % 5: 1}},
         )
         for n in range(120)
     ]
@@ -74,6 +79,8 @@ async def test_workers_that_fold_together_lose_nothing_and_count_nothing_twice(
         found = await work(40)
     assert {one.step_s for one in found} == {HOUR_S}
     assert {one.at for one in found} == {old, old + HOUR_S}
-    assert sum(one.success for one in found) == WORKERS * 120
-    assert sum(count for one in found for count in one.latency.values()) == WORKERS * 120
+    assert sum(one.counts["success"] for one in found) == WORKERS * 120
+    assert (
+        sum(count for one in found for count in one.durations["latency"].values()) == WORKERS * 120
+    )
     assert max(one.queued for one in found) == 119

@@ -9,11 +9,10 @@ import pytest
 
 from crawler.daemon.api import history_view
 from crawler.daemon.api.history_view import HistoryView, marks, points
-from crawler.daemon.monitoring.history_recorder import HistoryRecorder
 from crawler.daemon.problem import Problem
 from storage.history import HOUR_S, History, HistoryCounts, Mark, MarkKind
 from tests.crawler.daemon.conftest import Hand
-from tests.crawler.daemon.monitoring.test_metrics import contact
+from tests.crawler.daemon.monitoring.test_history_recorder import Recorder
 
 NOW = 1_800_000_000
 
@@ -30,7 +29,9 @@ def mark(number: int, at: float, kind: MarkKind, **values: Any) -> Mark:
 
 
 def test_steps_are_summed_and_gaps_stay_gaps() -> None:
-    counts = [minute(NOW + 60 * n, success=1, queued=100 - n) for n in (0, 1, 2, 3, 4, 15, 16)]
+    counts = [
+        minute(NOW + 60 * n, counts={"success": 1}, queued=100 - n) for n in (0, 1, 2, 3, 4, 15, 16)
+    ]
     found = points(counts, from_s=NOW, to_s=NOW + 1_200, step_s=300)
     assert [(one.at - NOW, one.success, one.observed_s, one.queued) for one in found] == [
         (0, 5, 300.0, 96),
@@ -40,9 +41,9 @@ def test_steps_are_summed_and_gaps_stay_gaps() -> None:
 
 def test_percentiles_are_of_all_sessions_and_minutes() -> None:
     counts = [
-        minute(NOW, latency={10: 50}),
-        minute(NOW, session=2, latency={20: 44}),
-        minute(NOW + 60, latency={30: 6}),
+        minute(NOW, durations={"latency": {10: 50}}),
+        minute(NOW, session=2, durations={"latency": {20: 44}}),
+        minute(NOW + 60, durations={"latency": {30: 6}}),
     ]
     (point,) = points(counts, from_s=NOW, to_s=NOW + 300, step_s=300)
     assert point.observed_s == 120.0
@@ -52,7 +53,10 @@ def test_percentiles_are_of_all_sessions_and_minutes() -> None:
 
 
 def test_folded_hours_are_points_of_their_own() -> None:
-    counts = [minute(NOW, step_s=HOUR_S, success=7, observed_s=3_600.0), minute(NOW + HOUR_S)]
+    counts = [
+        minute(NOW, step_s=HOUR_S, counts={"success": 7}, observed_s=3_600.0),
+        minute(NOW + HOUR_S),
+    ]
     found = points(counts, from_s=NOW, to_s=NOW + 2 * HOUR_S, step_s=60)
     assert [(one.at - NOW, one.step_s, one.success) for one in found] == [
         (0, HOUR_S, 7),
@@ -139,17 +143,19 @@ class Stored:
         return History(counts=self.counts, marks=())
 
 
-def view(hand: Hand, *counts: HistoryCounts) -> tuple[HistoryView, HistoryRecorder]:
-    recorder = HistoryRecorder(hand)  # type: ignore[arg-type]
+def view(hand: Hand, *counts: HistoryCounts) -> tuple[HistoryView, Recorder]:
+    recorder = Recorder(hand)
     made = HistoryView(Stored(*counts), recorder, hand, shared=False)  # type: ignore[arg-type]
     return made, recorder
 
 
 async def test_what_is_not_written_yet_is_in_the_answer(hand: Hand) -> None:
     """In place of what was written of it before."""
-    made, recorder = view(hand, minute(960, session=0, success=1), minute(900, session=0))
+    made, recorder = view(
+        hand, minute(960, session=0, counts={"success": 1}), minute(900, session=0)
+    )
     for _ in range(4):
-        recorder.contacted(contact())
+        recorder.visit()
     recorder.commanded("pause", {}, {"by": "alice", "via": "page"})
     found = await made.history(from_=900.0, to=2_000.0)
     assert [(one.at, one.success) for one in found.points] == [(900, 0), (960, 4)]

@@ -12,6 +12,7 @@ from msgspec import structs
 from crawler.daemon.health import Check, CheckName, Health, HealthState
 from crawler.daemon.monitoring import history_recorder
 from crawler.daemon.monitoring.history_recorder import HistoryRecorder
+from crawler.daemon.monitoring.metrics import Metrics
 from crawler.operator_commands import CrawlState
 from crawler.testing.jump_clock import JumpClock
 from policies.holds import Hold, HoldReason
@@ -54,8 +55,20 @@ def hold(reason: HoldReason = HoldReason.NETWORK, since: float = 1_000.0) -> Hol
     return Hold(reason=reason, since=since)
 
 
-def recorder(clock: Any) -> HistoryRecorder:
-    return HistoryRecorder(clock)
+class Recorder(HistoryRecorder):
+    """A recorder that is fed as a `Monitor` does it, with its own counters."""
+
+    def __init__(self, clock: Any) -> None:
+        self.metrics = Metrics()
+        super().__init__(clock, self.metrics)
+
+    def visit(self, status: int = 200) -> None:
+        self.sample()
+        self.metrics.contacted(contact(status=status))
+
+
+def recorder(clock: Any) -> Recorder:
+    return Recorder(clock)
 
 
 FAILED = Failed(id=1, slot="a.test", error="dns: none", attempts=3, last_at=0.0)
@@ -63,50 +76,52 @@ FAILED = Failed(id=1, slot="a.test", error="dns: none", attempts=3, last_at=0.0)
 
 def test_a_minute_counts_what_happened_in_it(hand: Hand) -> None:
     made = recorder(hand)
-    made.sample(10)
+    made.sample()
     hand.advance(5)
     for status in (200, 204, 301, 404, 503, 101):
-        made.contacted(contact(status=status))
-    made.contacted(contact("robots", status=None, error=FailureCode.DNS))
-    made.settled("http://a.test/", FAILED)
-    made.gave_up("b.test", "http://b.test", "connect: refused", 40)
-    made.sample(9)
+        made.visit(status)
+    made.metrics.contacted(contact("robots", status=None, error=FailureCode.DNS))
+    made.metrics.settled("http://a.test/", FAILED)
+    made.metrics.gave_up("b.test", "http://b.test", "connect: refused", 40)
+    made.sample()
+    made.queued = 9
     (now,) = made.newest().counts
     assert now == HistoryCounts(
         at=960,
         session=0,
         observed_s=5.0,
-        success=2,
-        redirects=1,
-        client_errors=1,
-        server_errors=1,
-        unanswered=2,
-        failed=41,
-        given_up=40,
         queued=9,
-        latency={bucket_of(0.1): 6},
-        lateness={bucket_of(0.004): 7},
+        counts={
+            "success": 2,
+            "redirects": 1,
+            "client_errors": 1,
+            "server_errors": 1,
+            "unanswered": 2,
+            "failed": 41,
+            "given_up": 40,
+        },
+        durations={"latency": {bucket_of(0.1): 6}, "lateness": {bucket_of(0.004): 7}},
     )
 
 
 def test_a_new_minute_begins_with_the_clock(hand: Hand) -> None:
     made = recorder(hand)
     hand.now_s = 1_079.0
-    made.contacted(contact())
+    made.visit()
     hand.now_s = 1_080.5
-    made.contacted(contact(status=404))
+    made.visit(404)
     first, second = made.newest().counts
-    assert (first.at, first.success, first.client_errors) == (1_020, 1, 0)
-    assert (second.at, second.success, second.client_errors) == (1_080, 0, 1)
+    assert (first.at, first.counts) == (1_020, {"success": 1})
+    assert (second.at, second.counts) == (1_080, {"client_errors": 1})
 
 
 def test_a_suspended_machine_leaves_a_gap(hand: Hand) -> None:
     made = recorder(hand)
-    made.sample(1)
+    made.sample()
     hand.advance(5)
-    made.sample(1)
+    made.sample()
     hand.advance(3_600)
-    made.sample(1)
+    made.sample()
     counts = made.newest().counts
     assert [one.at for one in counts] == [960, 4_560]
     assert sum(one.observed_s for one in counts) == 5 + history_recorder.SAMPLES_APART_S
@@ -114,11 +129,11 @@ def test_a_suspended_machine_leaves_a_gap(hand: Hand) -> None:
 
 def test_a_clock_that_is_set_back_loses_nothing(hand: Hand) -> None:
     made = recorder(hand)
-    made.contacted(contact())
+    made.visit()
     hand.advance(-90)
-    made.contacted(contact())
+    made.visit()
     (now,) = made.newest().counts
-    assert now.success == 2
+    assert now.counts == {"success": 2}
 
 
 async def test_minutes_and_marks_are_written() -> None:
@@ -129,14 +144,14 @@ async def test_minutes_and_marks_are_written() -> None:
             await clock.sleep_until(clock.monotonic() + 1)
             assert control.kinds() == ["start"]  # before the first minute is over
             for _ in range(30):
-                made.contacted(contact())
-                made.sample(3)
+                made.visit()
+                made.sample()
                 await clock.sleep_until(clock.monotonic() + 5)
             made.commanded("pause", {}, {"by": "alice", "via": "page"})
             made.commanded("host_pause", {"host": "a.test"}, {"by": "alice", "via": "page"})
             made.commanded("reload", {"changes": ["a to b", "c to d"]}, {"by": "bob", "via": "api"})
         end_s = clock.wall()
-    assert sum(one.success for one in control.minutes.values()) == 30
+    assert sum(one.counts["success"] for one in control.minutes.values()) == 30
     assert {one.session for one in control.minutes.values()} == {7}
     start, pause, change, stop = control.marks.values()
     assert (start.kind, start.lasting, start.until) == (MarkKind.START, False, end_s)
@@ -194,8 +209,8 @@ async def test_a_locked_database_delays_the_history_and_nothing_else(
         made = recorder(clock)
         async with made.recording(control):  # type: ignore[arg-type]
             for _ in range(10):
-                made.contacted(contact())
-                made.sample(1)
+                made.visit()
+                made.sample()
                 made.commanded("pause", {}, {})
                 await clock.sleep_until(clock.monotonic() + 60)
             assert control.minutes == {}
@@ -239,7 +254,7 @@ def test_a_hold_that_lasts_is_heard_of_every_minute(hand: Hand) -> None:
     made = recorder(hand)
     made.hold_began(hold())
     hand.advance(130)
-    made.sample(1)
+    made.sample()
     (mark,) = holds(made)
     assert (mark.until, mark.lasting) == (1_130.0, True)
 

@@ -121,7 +121,8 @@ def test_contacts_are_counted_by_kind_and_outcome() -> None:
     assert found["courtly_robots_fetches_total{result=unreachable}"] == 1
     assert found["courtly_body_bytes_total{kind=page}"] == 300
     assert found["courtly_fetch_latency_seconds_count{}"] == 3
-    assert found["courtly_turn_lateness_seconds_bucket{le=0.005}"] == 4
+    assert found["courtly_turn_lateness_seconds_bucket{le=0.004}"] == 4
+    assert found["courtly_turn_lateness_seconds_bucket{le=0.002}"] == 0
     assert metrics.by_outcome() == {"2xx": 1, "4xx": 1, "timeout": 1, "5xx": 1}
 
 
