@@ -304,7 +304,7 @@ class Store:
 
     claim = transaction(Writer.claim, session=True)
     acquire = transactions(commits.acquire)
-    glance = transaction(Writer.glance, session=True)
+    glance = transaction(Writer.glance, session=True, refused=None)
     address_delay_s = transaction(Writer.address_delay_s, refused=0.0)
     outlook = transaction(Writer.outlook, session=True)
     forget = transactions(commits.forget)

@@ -223,8 +223,6 @@ class Frontier:
         revisits = self._config.config.revisits
         if self.stopping or host.gone or (host.full and not revisits):
             return
-        if host.wanting and host.prefetched:
-            return  # it has asked, and is in no hurry
         if self.faults is FaultOwner.CRAWL:
             pressed = not host.prefetched and self._is_pressed(host)
             self.buffer.want(host, pressed=pressed)
@@ -305,7 +303,8 @@ class Frontier:
                 host.prefetched.extend(hand.urls)
                 host.in_memory.update(map(_ID, hand.urls))
                 self._plan_due(host, hand)
-                self.permits.consider(host)
+                if not host.in_line:
+                    self.permits.consider(host)
         for host in unasked:
             if not host.prefetched:  # what it wanted before did not include the retry or revisit
                 self.want(host)

@@ -219,7 +219,8 @@ class Permits:
         """
         self.limits.count_unparsed(host.domain, size_bytes / UNPARSED_BYTES_MAX)
         self._unparsed_bytes += size_bytes
-        if size_bytes < 0 and self._workers and self._ready.waiting:
+        resumes = size_bytes < 0 and self._unparsed_bytes <= UNPARSED_BYTES_MAX
+        if resumes and self._workers and self._ready.waiting:
             self._pump()
 
     def close(self) -> None:

@@ -355,7 +355,7 @@ class LeaseExpiry:
 
     def may_contact(self, *, for_s: float = 0.0) -> bool:
         """Whether a request may be sent now, and for how many seconds more."""
-        if not self._deadline.exists or self._deadline.left_s > for_s:
+        if self._deadline.until_s == math.inf or self._deadline.left_s > for_s:
             return True
         if self._deadline.passed:
             self._expire()

@@ -70,7 +70,8 @@ class Admission:
             self._buffer.record(outcome, host, queued.url)
             return None
         if queued.before is None:
-            host.full = self._limit_reached(host)
+            rules = self._config.config.site(host.slot).scope
+            host.full = rules.host_limit(host.visited, host.body_bytes)
             if host.full is not None or (host.pages_in_flight and self.may_be_full(host)):
                 host.prefetched.appendleft(queued)
                 host.drop_prefetched()
@@ -144,11 +145,6 @@ class Admission:
         if skip is not None:
             return Dropped(id=queued.id, slot=host.slot, reason=skip)
         return None
-
-    def _limit_reached(self, host: HostQueue) -> Skip | None:
-        """The limit on a host's pages, or on their bytes, that leaves its other URLs queued."""
-        rules = self._config.config.site(host.slot).scope
-        return rules.host_limit(host.visited, host.body_bytes)
 
     def may_be_full(self, host: HostQueue) -> bool:
         """Whether the pages in flight may bring a host to its page limit."""

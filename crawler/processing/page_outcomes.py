@@ -98,7 +98,8 @@ class PageOutcomes:
                 found += await self._follow(queued, read, directives)
             for reason, count in read.skipped.items():
                 self._buffer.skip(reason, count)
-            cut = [reason for reason in read.skipped if reason in CUTS]
+                if reason in CUTS:
+                    cut.append(reason)
             if page_requisites.wanted(self._config, self._sinks):
                 needed = await page_requisites.needed(
                     queued, name, answer, directives, self._config, self._sinks, self._pages
@@ -173,11 +174,11 @@ class PageOutcomes:
         )
 
     def redirect_url(self, answer: Answer) -> str | None:
-        """Return where an answer redirects to, as it is stored: without what the config drops of a
-        query."""
-        if answer.status not in REDIRECT_STATUSES or not (to := answer.headers.get("Location")):
+        """Return where an answer with the status of a redirect leads, as it is stored: without what
+        the config drops of a query."""
+        if not (location := answer.headers.get("Location")):
             return None
-        target = canonical(to, answer.url)
+        target = canonical(location, answer.url)
         return None if target is None else self._scope.admit(target, host=host_of(target))
 
     def _fits(self, url: str) -> bool:

@@ -12,6 +12,7 @@ from crawler.faults import contained
 from crawler.fetching.request import (
     DEFAULT_LIMITS,
     LARGE_BYTES,
+    REDIRECT_STATUSES,
     Answer,
     BodyReader,
     Failure,
@@ -111,8 +112,10 @@ class Worker:
                     if isinstance(admitted, PageRequest):
                         if queued.suspect:
                             await self._request_suspect(permit, admitted)
+                        elif queued.sitemap:
+                            await self._request_sitemap(permit, admitted)
                         else:
-                            await self._request(permit, admitted)
+                            await self._request_page(permit, admitted)
                     if (
                         admitted is not None
                         or self._buffer.full
@@ -171,7 +174,10 @@ class Worker:
     def _refill(self, host: HostQueue) -> None:
         """Ask for more URLs, unless the pages in flight may be the last ones that the host's limit
         allows: whichever of them ends last asks again."""
-        if len(host.prefetched) <= LOW_WATER and not self._admission.may_be_full(host):
+        left = len(host.prefetched)
+        if left > LOW_WATER or (left and host.wanting):
+            return  # it has enough, or has asked for more and is in no hurry
+        if not self._admission.may_be_full(host):
             self._frontier.want(host)
 
     # ------------------------------------------------------------ the request
@@ -181,72 +187,68 @@ class Worker:
         dies again, one of them is to blame at most."""
         self._frontier.in_flight.begin(request.queued)
         try:
-            await self._request(permit, request)
+            if request.queued.sitemap:
+                await self._request_sitemap(permit, request)
+            else:
+                await self._request_page(permit, request)
             await self._committer.flush()
         finally:
             self._frontier.in_flight.end(request.queued)
 
-    async def _request(self, permit: Permit, request: PageRequest) -> None:
-        """Request a sitemap, or a page, which counts towards the run's limit of pages."""
-        host, queued = request.host, request.queued
-        visited = False
-        place = LargeBodyPlace(self._frontier.permits.large_bodies, host.domain)
-        try:
-            if queued.sitemap:
-                await self._request_sitemap(permit, request)
-            else:
-                visited = await self._visit(permit, request, place)
-        finally:
-            if place.has_room:
-                place.leave()
-            if not (visited or queued.sitemap):
-                self._limits.return_page()
-            if host.lease_lost:  # its outcome is another worker's
-                self._crawl.store.not_in_flight(queued.id)
-
-    async def _visit(self, permit: Permit, asked: PageRequest, place: LargeBodyPlace) -> bool:
-        """Fetch and parse a page. Return whether it was visited."""
+    async def _request_page(self, permit: Permit, asked: PageRequest) -> None:
+        """Fetch, parse and record a page, which counts towards the run's limit of pages."""
         host, queued, fetch = asked.host, asked.queued, asked.site.fetch
+        new = queued.before is None
         reader: BodyReader = self._requisite_body if queued.requisite else self._page_body
         if asked.external:
             reader = self._no_body
         seed: SeedReading | None = None
-        if queued.seed and queued.before is None and self._sitemaps.wanted(asked.name):
+        if queued.seed and new and self._sitemaps.wanted(asked.name):
             seed = self._sitemaps.sniffing(queued, reader=reader, bytes_max=fetch.max_body_bytes)
             reader = seed
-        request = Request(
-            url=queued.url,
-            headers=self._schedule.conditions(queued),
-            limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
-            reader=reader,
-            place=place,
-        )
-        new = queued.before is None
-        self._about_to_request(host, queued, pages=new)
+        place = LargeBodyPlace(self._frontier.permits.large_bodies, host.domain)
+        visited = False
         try:
-            result = await self._downloader.fetch(permit, request, kind=PAGE)
+            request = Request(
+                url=queued.url,
+                headers=self._schedule.conditions(queued),
+                limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
+                reader=reader,
+                place=place,
+            )
+            self._about_to_request(host, queued, pages=new)
+            try:
+                result = await self._downloader.fetch(permit, request, kind=PAGE)
+            finally:
+                host.pages_in_flight -= new
+            if isinstance(result, Failure) and seed is not None:
+                await seed.break_off()
+            answer = self._answered(host, queued, result, fetch)
+            if answer is None:
+                return
+            target: str | None = None
+            if answer.status in REDIRECT_STATUSES:
+                target = self._outcomes.redirect_url(answer)
+            if target is not None and queued.hops >= fetch.max_redirects and new:
+                now_s = self._crawl.clock.wall()
+                failed = redirected_too_often(queued, host.slot, target, now_s=now_s)
+                self._record(failed, host, queued)
+            elif seed is not None and seed.reading is not None:
+                plan = self._schedule.sitemap(queued, answer)
+                read = self._sitemaps.outcome(queued, host.slot, answer, seed.reading, plan)
+                self._buffer.record(read, host, queued.url)
+            elif not new and (same := self._schedule.unchanged(queued, host.slot, answer, target)):
+                self._buffer.record(same, host, queued.url)
+                visited = True
+            else:
+                page = answer if seed is None else seed.as_page(answer)
+                visited = await self._parse(asked, page, target, place)
         finally:
-            host.pages_in_flight -= new
-        if isinstance(result, Failure) and seed is not None:
-            await seed.break_off()
-        answer = self._answered(host, queued, result, fetch)
-        if answer is None:
-            return False
-        target = self._outcomes.redirect_url(answer)
-        if target is not None and queued.hops >= fetch.max_redirects and new:
-            failed = redirected_too_often(queued, host.slot, target, now_s=self._crawl.clock.wall())
-            self._record(failed, host, queued)
-            return False
-        if seed is not None and seed.reading is not None:
-            plan = self._schedule.sitemap(queued, answer)
-            outcome = self._sitemaps.outcome(queued, host.slot, answer, seed.reading, plan)
-            self._buffer.record(outcome, host, queued.url)
-            return False
-        if not new and (same := self._schedule.unchanged(queued, host.slot, answer, target)):
-            self._buffer.record(same, host, queued.url)
-            return True
-        page = answer if seed is None else seed.as_page(answer)
-        return await self._parse(asked, page, target, place)
+            if place.has_room:
+                place.leave()
+            if not visited:
+                self._limits.return_page()
+            self._ended(host, queued)
 
     async def _request_sitemap(self, permit: Permit, asked: PageRequest) -> None:
         """A sitemap is no page: it counts towards no limit, and what it lists is queued."""
@@ -258,16 +260,24 @@ class Worker:
             limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
             reader=reading,
         )
-        self._about_to_request(host, queued, pages=False)
-        result = await self._downloader.fetch(permit, request, kind=SITEMAP)
-        if isinstance(result, Failure):
-            await reading.break_off()
-        if (answer := self._answered(host, queued, result, fetch)) is not None:
-            plan = self._schedule.sitemap(queued, answer)
-            outcome: Outcome = self._sitemaps.outcome(queued, host.slot, answer, reading, plan)
-            if answer.status == 304 and queued.before is not None:
-                outcome = Revisited(id=queued.id, slot=host.slot, plan=plan)
-            self._buffer.record(outcome, host, queued.url)
+        try:
+            self._about_to_request(host, queued, pages=False)
+            result = await self._downloader.fetch(permit, request, kind=SITEMAP)
+            if isinstance(result, Failure):
+                await reading.break_off()
+            if (answer := self._answered(host, queued, result, fetch)) is not None:
+                plan = self._schedule.sitemap(queued, answer)
+                outcome: Outcome = self._sitemaps.outcome(queued, host.slot, answer, reading, plan)
+                if answer.status == 304 and queued.before is not None:
+                    outcome = Revisited(id=queued.id, slot=host.slot, plan=plan)
+                self._buffer.record(outcome, host, queued.url)
+        finally:
+            self._ended(host, queued)
+
+    def _ended(self, host: HostQueue, queued: Queued) -> None:
+        """The request of a URL has ended, and its outcome is recorded, if it has one."""
+        if host.lease_lost:  # it is another worker's
+            self._crawl.store.not_in_flight(queued.id)
 
     def _about_to_request(self, host: HostQueue, queued: Queued, *, pages: bool) -> None:
         """Note it in the store in case the process dies, and prefetch more meanwhile."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container
+from functools import partial
+from operator import mul
 
 from storage.engine.statements import Statements, record
 from storage.read_records import Stats
@@ -18,8 +20,8 @@ class CounterChanges:
     """The changes of one transaction."""
 
     def __init__(self) -> None:
-        self._origins: defaultdict[int, list[int]] = defaultdict(lambda: [0] * 7)
-        self._slots: defaultdict[int, list[int]] = defaultdict(lambda: [0] * _OF_SLOTS)
+        self._origins: defaultdict[int, list[int]] = defaultdict(partial(mul, [0], 7))
+        self._slots: defaultdict[int, list[int]] = defaultdict(partial(mul, _NOTHING, 1))
         self.added: dict[str, int] = {}  # host -> URLs newly queued
         self._fresh: set[int] = set()  # hosts with new queued URLs
 

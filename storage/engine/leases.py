@@ -19,6 +19,7 @@ from storage.engine.statements import Statements, Values
 from storage.records import (
     WAIT_INSTEAD_S,
     WAIT_S_MAX,
+    Contact,
     Glance,
     HostClock,
     HostUpdate,
@@ -273,14 +274,14 @@ class Leases:
             leased.ring += len(update.contacts)
             contacts += [
                 (
-                    leased.id, (leased.ring - len(new) + n) % CONTACTS_KEPT, _bounded(c.start_at),
-                    _bounded(c.end_at), c.kind, c.status,
+                    leased.id, (leased.ring - len(new) + n) % CONTACTS_KEPT, *_times(c),
+                    c.kind, c.status,
                 )
                 for n, c in enumerate(new)
             ]  # fmt: skip
             stored = _stored(clock)
             clocks[leased.id] = (
-                leased.id, now_s + _wait_s(clock.next_in_s),
+                leased.id, now_s + stored.next_in_s,
                 now_s + stored.backoff_in_s if stored.backoff_in_s > 0 else None, leased.ring,
                 None if stored.rested_s is None else now_s - stored.rested_s,
                 *structs.astuple(stored), *tally.of_slot(leased.id),
@@ -331,7 +332,7 @@ class Leases:
                 if origin in slots[slot].closed or (slot in wrapped and origin_id > start[slot]):
                     continue
                 offers.setdefault(slot, []).extend(
-                    (-one.priority, turn, one.depth, one.id, one) for turn, one in urls
+                    [(-one.priority, turn, one.depth, one.id, one) for turn, one in urls]
                 )
                 if due_in_s is not None:
                     waits.setdefault(slot, []).append(due_in_s)
@@ -369,6 +370,10 @@ class Leases:
 
 def _stored(clock: HostClock) -> HostClock:
     """Return a clock with bounded numbers, which JSON can return."""
+    waits_s = (clock.next_in_s, clock.delay_s, clock.backoff_in_s, clock.address_delay_s or 0.0)
+    others_s = (clock.rested_s or 0.0, clock.latency_s or 0.0, clock.smallest_rest_s or 0.0)
+    if min(waits_s) >= 0.0 and abs(sum(waits_s) + sum(map(abs, others_s))) <= WAIT_S_MAX:
+        return clock  # as almost all are, and not a number is in none
     return structs.replace(
         clock,
         next_in_s=_wait_s(clock.next_in_s),
@@ -379,6 +384,13 @@ def _stored(clock: HostClock) -> HostClock:
         smallest_rest_s=_bounded(clock.smallest_rest_s),
         address_delay_s=None if clock.address_delay_s is None else _wait_s(clock.address_delay_s),
     )
+
+
+def _times(contact: Contact) -> tuple[float | None, float | None]:
+    start_at, end_at = contact.start_at, contact.end_at
+    if 0.0 <= start_at <= end_at <= _NUMBER_MAX:
+        return start_at, end_at
+    return _bounded(start_at), _bounded(end_at)
 
 
 def _wait_s(asked_s: float) -> float:

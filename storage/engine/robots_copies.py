@@ -58,6 +58,7 @@ class RobotsCopies:
         if replaced not in (None, body):
             (dropped,) = self.sql.row("earlier_body", key) or (None,)
             self.sql.run("put_earlier_copy", key, access.fetched_at)
+        access = structs.replace(access, truncated=bool(access.truncated))  # as it is read again
         status, _, *values = structs.astuple(access)
         self.sql.run("put_copy", key, status, body, *values)
         if dropped is not None:
