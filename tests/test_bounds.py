@@ -552,7 +552,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/cli/robots/verdict_view.py:LINE_CHARS_MAX",
         "crawler/daemon/api/operations.py:FAILED_OF_MAX",
         "crawler/daemon/monitoring/event_stream.py:EVENTS_PER_S_MAX",
-        "crawler/console/charts.py:READ_MAX", "crawler/console/charts.py:_POINTS_MAX",
+        "crawler/console/charts.py:_POINTS_MAX", "crawler/console/drawing.py:READ_MAX",
         "crawler/console/robots_sheet.py:_LINES_MAX",
         "crawler/console/timeline.py:STRIP_CONTACTS_MAX",
         "crawler/daemon/api/robots_views.py:COMPARED_MAX",

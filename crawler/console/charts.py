@@ -1,176 +1,236 @@
-"""Charts as geometry for the SVG in the templates, with a text alternative.
-
-The drawing is stretched to its container, so it holds shapes only; labels are HTML beside it and
-stay legible at any width. Inline styles are not used: the content security policy forbids them.
-"""
+"""The charts over time: those of the overview, which end now, and those of the history, one above
+the other on a shared axis."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
-from crawler.console.filters import iso
+from crawler.console import filters
+from crawler.console.drawing import (
+    NO_VALUE,
+    Axis,
+    Chart,
+    Column,
+    LegendEntry,
+    Step,
+    Text,
+    area,
+    columns,
+    lines,
+    moment,
+    runs,
+    scale_to,
+)
+from crawler.daemon.api.history_view import HistoryPoint
 from crawler.daemon.monitoring.series import Points
 
-WIDTH: Final = 600.0
-HEIGHT: Final = 100.0
-_VALUE_MIN: Final = 1e-9  # smaller values count as zero: a scale could not be divided by them
 _POINTS_MAX: Final = 360  # of a line; a longer series is reduced to its peaks
-READ_MAX: Final = 120  # points whose value is shown under the pointer
-
-Formatter = Callable[[object], str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
-    """One line over time. `top` and `middle` label the grid; `summary` is the text alternative."""
-
-    name: str
-    label: str
-    now: str
-    line: str  # path data
-    area: str
-    top: str
-    middle: str
-    start: str
-    summary: str
-    empty: bool
-    read: str  # values under the pointer, as JSON: [[x, "16/s", "12:43:05"], …]
+_OBSERVED_MIN_S: Final = 15.0  # of a step that has just begun, a rate says nothing
+NO_CRAWL: Final = "No crawl ran."
+CLASSES: Final = (
+    ("2xx", "success", "2xx"),
+    ("3xx", "redirects", "3xx"),
+    ("4xx", "client_errors", "4xx"),
+    ("5xx", "server_errors", "5xx"),
+    ("none", "unanswered", "no usable response"),
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One part of a whole: where it begins and how wide it is, in percent."""
+class Quantity(NamedTuple):
+    """What a chart shows: its name and label, how a value is written with its unit, and the least
+    that its scale ends at."""
 
     name: str
     label: str
-    count: int
-    at: float
-    width: float
+    text: Text
+    least: float
 
 
-def line(
-    points: Points,
-    *,
-    name: str,
-    label: str,
-    text: Formatter,
-    now_s: float,
-    span_s: float,
-    top_min: float = 1.0,
-) -> Plot:
-    """A plot of `points` over the last `span_s` seconds. `text` formats a value with its unit; the
-    scale ends at `top_min` or above."""
-    pairs = _thinned(list(zip(points.times, points.values, strict=True)))
-    known = [value for _, value in pairs if not math.isnan(value)]
-    top = nice(max(top_min, *known)) if known else top_min
-    runs: list[list[tuple[float, float]]] = [[]]
-    for at_s, value in pairs:
-        if math.isnan(value):
-            runs.append([])
-            continue
-        x = WIDTH * (1 - (now_s - at_s) / span_s)
-        runs[-1].append((max(0.0, min(WIDTH, x)), HEIGHT * (1 - value / top)))
-    runs = [run for run in runs if run]
-    drawn = " ".join(_path(run) for run in runs)
-    filled = " ".join(
-        f"{_path(run)} L{run[-1][0]:.1f} {HEIGHT:.0f} L{run[0][0]:.1f} {HEIGHT:.0f} Z"
-        for run in runs
+QUEUED: Final = Quantity("queued", "URLs queued", lambda value: str(filters.short(value)), 10.0)
+RESPONSES: Final = Quantity(
+    "responses", "Responses per second", lambda value: f"{filters.rate(value)}/s", 0.1
+)
+FAILURES: Final = Quantity(
+    "failures", "Failed URLs per minute", lambda value: f"{filters.rate(value)}/min", 1.0
+)
+
+
+def live(axis: Axis, points: Points, shown: Quantity) -> Chart:
+    """A line that ends now."""
+    steps = _thinned(
+        [
+            Step(at_s, at_s, None if math.isnan(value) else value)
+            for at_s, value in zip(points.times, points.values, strict=True)
+        ]
     )
-    now = text(known[-1]) if known else "–"
-    span = _span(span_s)
-    summary = f"{label}, {span}: nothing recorded yet."
+    known, text = [step.value for step in steps if step.value is not None], shown.text
+    summary = "nothing recorded yet."
     if known:
-        mean = sum(known) / len(known)
         summary = (
-            f"{label}, {span}: now {now}, minimum {text(min(known))}, "
-            f"maximum {text(max(known))}, mean {text(mean)}."
+            f"now {text(known[-1])}, minimum {text(min(known))}, maximum {text(max(known))}, "
+            f"mean {text(sum(known) / len(known))}."
         )
-    return Plot(
+    empty = "" if len(known) > 1 else "The first points appear after 10 seconds."
+    return _line(axis, steps, shown, f"{shown.label}, {axis.words}: {summary}", empty)
+
+
+def queued(axis: Axis, points: Sequence[HistoryPoint]) -> Chart:
+    """URLs in the queue."""
+    counts = [point.queued for point in points]
+    summary = "no crawl ran."
+    if counts:
+        summary = (
+            f"{counts[0]:,} at first, {counts[-1]:,} at last,"
+            f" minimum {min(counts):,}, maximum {max(counts):,}."
+        )
+    summary, empty = f"URLs in the queue, {axis.words}: {summary}", "" if counts else NO_CRAWL
+    return _line(axis, _steps(points, counts), QUEUED, summary, empty)
+
+
+def responses(axis: Axis, points: Sequence[HistoryPoint]) -> Chart:
+    """Responses per second by class, one above the other."""
+    rows = [[_rate(point, getattr(point, key)) for _, key, _ in CLASSES] for point in points]
+    keys = [
+        LegendEntry(name, label, sum(getattr(point, key) for point in points))
+        for name, key, label in CLASSES
+    ]
+    parts = ", ".join(f"{key.total:,} {key.label}" for key in keys if key.total)
+    total = f"{sum(key.total or 0 for key in keys):,} requests: {parts}" if parts else "no request"
+    return _stacked(axis, points, rows, RESPONSES, keys, total)
+
+
+def failures(axis: Axis, points: Sequence[HistoryPoint]) -> Chart:
+    """URLs that failed per minute."""
+    rows = [
+        [60 * _rate(point, point.failed - point.given_up), 60 * _rate(point, point.given_up)]
+        for point in points
+    ]
+    failed = sum(point.failed for point in points)
+    given_up = sum(point.given_up for point in points)
+    keys = [
+        LegendEntry("failed", "failed on their own", failed - given_up),
+        LegendEntry("4xx", "given up with their origin", given_up),
+    ]
+    total = f"{failed:,} URLs failed, {given_up:,} of them given up with their origin"
+    return _stacked(axis, points, rows, FAILURES, keys, total)
+
+
+def durations(
+    axis: Axis, points: Sequence[HistoryPoint], *, name: str, label: str, note: str
+) -> Chart:
+    """The median and the 95th percentile of durations, `name`_p50_s and `name`_p95_s of a point."""
+    medians = _steps(points, [getattr(point, f"{name}_p50_s") for point in points])
+    upper = _steps(points, [getattr(point, f"{name}_p95_s") for point in points])
+    read = [
+        (one, f"p50 {_seconds(one.value)}, p95 {_seconds(other.value)}")
+        for one, other in zip(medians, upper, strict=True)
+        if one.value is not None
+    ]
+    low, high = ([one.value for one in some if one.value is not None] for some in (medians, upper))
+    summary = "nothing was measured."
+    if high:
+        most = max(upper, key=lambda step: step.value or 0.0)
+        summary = (
+            f"the median of a step is {_seconds(min(low))} to {_seconds(max(low))}; the 95th"
+            f" percentile is {_seconds(min(high))} to {_seconds(max(high))}, highest at"
+            f" {moment(most.from_s)}."
+        )
+    top = scale_to(high, 0.01)
+    under, over = runs(axis, medians, top), runs(axis, upper, top)
+    return Chart(
         name=name,
         label=label,
-        now=now,
-        line=drawn,
-        area=filled,
-        top=text(top),
-        middle=text(top / 2),
-        start=f"{_minutes(span_s)} ago",
-        summary=summary,
-        empty=len(known) < 2,
-        read=json.dumps(
-            [
-                [round(x), text(value), iso(at_s)[11:19]]
-                for at_s, value, x in _few(pairs, now_s, span_s)
-            ],
-            separators=(",", ":"),
-        ),
+        now=read[-1][1] if read else NO_VALUE,
+        shapes=[area("between", over, under), lines("p95", over), lines("p50", under)],
+        keys=[LegendEntry("p95", "95th percentile"), LegendEntry("p50", "median")],
+        top=_seconds(top),
+        middle=_seconds(top / 2),
+        summary=f"{note} {axis.words}: {summary}",
+        empty="" if high else "Nothing was measured." if points else NO_CRAWL,
+        read=axis.read(read),
     )
 
 
-def nice(value: float) -> float:
-    """The smallest round number, with a round half, that is not below `value`; 1 for zero."""
-    if not _VALUE_MIN < value < math.inf:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    for step in (1.0, 1.6, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0):
-        if value <= step * power * (1 + 1e-9):
-            return step * power
-    return 10 * power
+# ------------------------------------------------------------ the two kinds of charts
 
 
-def parts(counts: Mapping[str, int], labels: Mapping[str, str]) -> list[Part]:
-    """The parts of a whole in the order of `labels`, without empty ones."""
-    total = sum(counts.get(name, 0) for name in labels)
-    found: list[Part] = []
-    at = 0.0
-    for name, label in labels.items():
-        if not (number := counts.get(name, 0)):
-            continue
-        width = 100 * number / total
-        found.append(Part(name=name, label=label, count=number, at=at, width=width))
-        at += width
+def _line(axis: Axis, steps: Sequence[Step], shown: Quantity, summary: str, empty: str) -> Chart:
+    """A line, and the area below it."""
+    top = scale_to((step.value for step in steps if step.value is not None), shown.least)
+    made = runs(axis, steps, top)
+    marks = [] if empty else [area("area", made), lines("line", made)]
+    ends = (f"{axis.length} ago", "now") if axis.live else ()
+    return _chart(axis, steps, shown, top, shapes=marks, ends=ends, summary=summary, empty=empty)
+
+
+def _stacked(
+    axis: Axis,
+    points: Sequence[HistoryPoint],
+    rows: Sequence[Sequence[float]],
+    shown: Quantity,
+    keys: Sequence[LegendEntry],
+    total: str,
+) -> Chart:
+    """Columns of a part for each key. rows: the parts of each point, from the bottom."""
+    sums = _steps(points, [sum(row) for row in rows])
+    top = scale_to(map(sum, rows), shown.least)
+    summary = f"{shown.label}, {axis.words}: {total}."
+    if any(map(sum, rows)):
+        peak = max(sums, key=lambda step: step.value or 0.0)
+        summary += f" The maximum is {shown.text(peak.value or 0.0)}, at {moment(peak.from_s)}."
+    parts = [
+        [
+            Column(point.at, point.at + point.step_s, sum(row[:at]), sum(row[: at + 1]))
+            for point, row in zip(points, rows, strict=True)
+        ]
+        for at in range(len(keys))
+    ]
+    marks = [
+        columns(f"fill-{key.name}", axis, part, top) for key, part in zip(keys, parts, strict=True)
+    ]
+    empty = "" if points else NO_CRAWL
+    return _chart(axis, sums, shown, top, shapes=marks, keys=keys, summary=summary, empty=empty)
+
+
+def _chart(axis: Axis, steps: Sequence[Step], shown: Quantity, top: float, **more: Any) -> Chart:
+    """A chart whose value under the pointer is that of a step."""
+    read = [(step, shown.text(step.value)) for step in steps if step.value is not None]
+    return Chart(
+        name=shown.name,
+        label=shown.label,
+        now=read[-1][1] if read else NO_VALUE,
+        top=shown.text(top),
+        middle=shown.text(top / 2),
+        read=axis.read(read),
+        **more,
+    )
+
+
+def _steps(points: Sequence[HistoryPoint], values: Sequence[float | None]) -> list[Step]:
+    """The values of points, with a step without one in each gap."""
+    found: list[Step] = []
+    for point, value in zip(points, values, strict=True):
+        if found and point.at > found[-1].to_s:
+            found.append(Step(found[-1].to_s, point.at, None))
+        found.append(Step(point.at, point.at + point.step_s, value))
     return found
 
 
-def _few(
-    pairs: Sequence[tuple[float, float]], now_s: float, span_s: float
-) -> list[tuple[float, float, float]]:
-    """Time, value and position of at most READ_MAX points."""
-    known = [
-        (at_s, value, WIDTH * (1 - (now_s - at_s) / span_s))
-        for at_s, value in pairs
-        if not math.isnan(value)
+def _thinned(steps: Sequence[Step]) -> list[Step]:
+    """At most _POINTS_MAX steps: of each group the largest, since peaks matter, or a gap."""
+    each = max(1, math.ceil(len(steps) / _POINTS_MAX))
+    return [
+        max(steps[at : at + each], key=lambda one: math.inf if one.value is None else one.value)
+        for at in range(0, len(steps), each)
     ]
-    return known[:: max(1, math.ceil(len(known) / READ_MAX))]
 
 
-def _path(run: Sequence[tuple[float, float]]) -> str:
-    if len(run) == 1:  # a single point is drawn as a dash, to be visible
-        (x, y) = run[0]
-        return f"M{max(0.0, x - 2):.1f} {y:.1f} L{x:.1f} {y:.1f}"
-    return "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in run)
+def _rate(point: HistoryPoint, count: int) -> float:
+    """Per second of the time in which a crawl ran."""
+    return count / max(_OBSERVED_MIN_S, min(float(point.step_s), point.observed_s))
 
 
-def _thinned(pairs: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most _POINTS_MAX points: the largest of each group, since peaks matter."""
-    each = math.ceil(len(pairs) / _POINTS_MAX)
-    if each <= 1:
-        return pairs
-    kept = []
-    for start in range(0, len(pairs), each):
-        few = pairs[start : start + each]
-        gap = next((pair for pair in few if math.isnan(pair[1])), None)
-        kept.append(gap or max(few, key=lambda pair: pair[1]))
-    return kept
-
-
-def _span(span_s: float) -> str:
-    return f"last {_minutes(span_s)}"
-
-
-def _minutes(span_s: float) -> str:
-    minutes = round(span_s / 60)
-    return f"{minutes} min" if minutes < 60 else f"{round(minutes / 60)} h"
+def _seconds(value: float | None) -> str:
+    return "under 1 ms" if value is not None and value <= 0 else str(filters.duration(value))

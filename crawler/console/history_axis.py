@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from crawler.config.units import format_duration
-from crawler.console import filters
-from crawler.console.charts import WIDTH
+from crawler.console.drawing import HEIGHT, WIDTH, Axis, Shape, moment
 from crawler.daemon.api.history_view import SPANS, HistoryMark, HistoryPoint
 from storage.history import MarkKind
 
@@ -21,6 +20,7 @@ _TICKS: Final = (600, 3_600, 10_800, 86_400, 14 * 86_400)
 _TICKS_WANTED: Final = 9
 _EDGE: Final = 0.04  # labels as near to an edge would be cut
 _BAND_WIDTH_MIN: Final = 1.5
+_STRIPE_HEIGHT: Final = 4.0  # of a trouble, along the top
 _TITLE_CHARS: Final = 500  # of several marks at one place
 _GLYPH_PERCENT: Final = 3.0  # the width of a glyph and its margin on a narrow screen
 _GLYPH_ROWS: Final = 3
@@ -36,60 +36,22 @@ GLYPHS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """The span of time that all charts share. Unix seconds."""
-
-    from_s: float
-    to_s: float
-
-    def x(self, at_s: float) -> float:
-        """The position of a time in a chart, within it."""
-        share = (at_s - self.from_s) / (self.to_s - self.from_s)
-        return WIDTH * max(0.0, min(1.0, share))
-
-    def percent(self, at_s: float) -> float:
-        return round(100 * self.x(at_s) / WIDTH, 2)
-
-    @property
-    def words(self) -> str:
-        return f"{moment(self.from_s)} to {moment(self.to_s)} UTC"
-
-    @property
-    def days(self) -> bool:
-        """Whether labels need the day, and not the time of day."""
-        return self.to_s - self.from_s > 2 * 86_400
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A time on the axis. at: percent of the width."""
+    """A time on the axis. at: percent of the width. line: in the grid of each chart."""
 
     at: float
-    x: float
     label: str
+    line: Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """A span or, if its width is zero, a moment, in all charts. `kind`: a MarkKind, or "gap"."""
+    """A span, or a moment if it is a line, in all charts. `kind`: a MarkKind, or "gap"."""
 
     kind: str
-    x: float
-    width: float
     at: float  # percent
     glyph: str
-    title: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Glyph:
-    """The sign of a band above the charts. at: percent of the width. row: 0 is the upper one."""
-
-    kind: str
-    at: float
-    row: int
-    text: str
-    title: str
+    shape: Shape
 
 
 def ticks(axis: Axis) -> list[Tick]:
@@ -99,7 +61,11 @@ def ticks(axis: Axis) -> list[Tick]:
     first = math.ceil((axis.from_s + _EDGE * span_s) / step_s)
     last = math.floor((axis.to_s - _EDGE * span_s) / step_s)
     return [
-        Tick(at=axis.percent(at_s), x=round(axis.x(at_s), 1), label=time_label(at_s, axis.days))
+        Tick(
+            at=axis.percent(at_s),
+            label=time_label(at_s, axis.days),
+            line=Shape("grid", axis.x(at_s), height=HEIGHT),
+        )
         for at_s in (number * step_s for number in range(first, last + 1))
     ]
 
@@ -138,23 +104,29 @@ def _add(
     x = min(x, WIDTH - width)
     title = f"{moment(max(from_s, 0.0))} UTC: {words}"
     if (same := found.get((kind, x, width))) is not None:
-        title = same.title if len(same.title) > _TITLE_CHARS else f"{same.title}; {title}"
-    glyph = GLYPHS[MarkKind(kind)] if kind != "gap" else ""
-    at = axis.percent(from_s)
-    found[kind, x, width] = Band(kind=kind, x=x, width=width, at=at, glyph=glyph, title=title)
+        before = same.shape.title
+        title = before if len(before) > _TITLE_CHARS else f"{before}; {title}"
+    name = f"band-{kind}" if is_span else f"at-{kind}"
+    height = _STRIPE_HEIGHT if kind == MarkKind.TROUBLE else HEIGHT
+    found[kind, x, width] = Band(
+        kind=kind,
+        at=axis.percent(from_s),
+        glyph=GLYPHS[MarkKind(kind)] if kind != "gap" else "",
+        shape=Shape(name, x, 0.0, width, height, title),
+    )
 
 
-def glyphs(found: Iterable[Band]) -> list[Glyph]:
-    """The signs of bands, those that would overlap in rows. Of many in one place, some are left
-    out: the table below the charts has all."""
+def glyphs(found: Iterable[Band]) -> list[tuple[Band, int]]:
+    """The bands with a sign above the charts, and its row: 0 is the upper one, and those that would
+    overlap are in others. Of many in one place, some are left out: the table has all."""
     free_at = [-math.inf] * _GLYPH_ROWS  # percent, by row
-    placed: list[Glyph] = []
+    placed: list[tuple[Band, int]] = []
     for band in sorted(found, key=lambda one: one.at):
         row = next((n for n, at in enumerate(free_at) if band.at >= at), None)
         if not band.glyph or row is None:
             continue
         free_at[row] = band.at + _GLYPH_PERCENT
-        placed.append(Glyph(kind=band.kind, at=band.at, row=row, text=band.glyph, title=band.title))
+        placed.append((band, row))
     return placed
 
 
@@ -187,8 +159,3 @@ def gaps(axis: Axis, points: Sequence[HistoryPoint]) -> list[tuple[float, float]
     if at_s < axis.to_s:
         found.append((at_s, axis.to_s))
     return found
-
-
-def moment(at_s: float) -> str:
-    """A time with its day, in UTC: "11-23 14:20"."""
-    return filters.iso(at_s)[5:16].replace("T", " ")

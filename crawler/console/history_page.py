@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 from aiohttp import web
 from msgspec import structs
 
-from crawler.console import history_charts as charts
-from crawler.console.history_axis import GLYPHS, Axis, bands, glyphs, ticks, words_of
+from crawler.console import charts
+from crawler.console.drawing import Axis, Chart
+from crawler.console.history_axis import GLYPHS, bands, glyphs, ticks, words_of
 from crawler.console.rendering import PageHandlers
 from crawler.daemon.api.history_view import LATEST_S, SPANS, HistoryMark, HistoryPoint
 from crawler.daemon.http.request_types import HistoryParams, read_query
@@ -59,16 +60,18 @@ class HistoryPage(PageHandlers):
         axis = Axis(from_s=max(0.0, to_s - span_s), to_s=to_s)
         found = await self.operations.history.history(from_=axis.from_s, to=to_s, step=step_s)
         shown = bands(axis, found.points, found.marks)
-        signs = glyphs(shown)
+        signs, marked = glyphs(shown), ticks(axis)
+        spans = [one.shape for one in shown if one.shape.width]
         until_s = to_s if fixed else None
         later_s = to_s + span_s
         exact = {"from": str(int(axis.from_s)), "to": str(int(to_s) + 1), "step": str(step_s)}
         values = {
             "axis": axis,
-            "ticks": ticks(axis),
-            "bands": shown,
+            "ticks": marked,
+            "under": [*spans, *(tick.line for tick in marked)],
+            "over": [one.shape for one in shown if not one.shape.width],
             "glyphs": signs,
-            "glyph_rows": max((one.row for one in signs), default=0) + 1,
+            "glyph_rows": max((row for _, row in signs), default=0) + 1,
             "kinds": [(kind, GLYPHS[kind], word) for kind, word in KIND_WORDS.items()],
             "charts": _charts(axis, found.points),
             "recorded": bool(found.points),
@@ -95,7 +98,7 @@ class HistoryPage(PageHandlers):
         return web.Response(text=text, content_type="text/csv", headers=headers)
 
 
-def _charts(axis: Axis, points: Sequence[HistoryPoint]) -> list[charts.Chart]:
+def _charts(axis: Axis, points: Sequence[HistoryPoint]) -> list[Chart]:
     return [
         charts.responses(axis, points),
         charts.durations(

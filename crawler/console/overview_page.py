@@ -12,7 +12,9 @@ from typing import Final
 from aiohttp import web
 
 from crawler.console import charts, filters
+from crawler.console.charts import Quantity
 from crawler.console.command_forms import STATES
+from crawler.console.drawing import Axis, Chart, whole
 from crawler.console.host_pages import attention, host_pill
 from crawler.console.rendering import PageContext, PageHandlers, link
 from crawler.daemon.health import CheckName, HealthState
@@ -120,9 +122,9 @@ class OverviewPage(PageHandlers):
             "attention": await self._needing_attention(now_s),
             "fetching": status.fetching[:FETCHING_SHOWN],
             "nothing_now": _nothing_in_flight(status),
-            "url_parts": charts.parts(urls, URL_LABELS),
-            "outcome_parts": charts.parts(outcomes, OUTCOME_LABELS),
-            "host_parts": charts.parts(held, HOST_LABELS),
+            "urls": whole("URLs by state", urls, URL_LABELS),
+            "outcomes": whole("Requests of this run by outcome", outcomes, OUTCOME_LABELS),
+            "held": whole("Hosts in memory by what each is doing", held, HOST_LABELS),
         }
         return await self.page(request, "overview", values)
 
@@ -232,34 +234,23 @@ def _activity(status: Status, counts: str, left: str) -> tuple[str, str]:
     return "Running", f"{counts}, {left}."
 
 
-def plots(monitor: Monitor, here: str, *, now_s: float, span_s: float) -> list[charts.Plot]:
+def plots(monitor: Monitor, here: str, *, now_s: float, span_s: float) -> list[Chart]:
     """The four plots. here: added to the labels of those that show one worker of several."""
-
-    def drawn(
-        track: Track, name: str, label: str, text: charts.Formatter, top_min: float
-    ) -> charts.Plot:
-        return charts.line(
-            monitor.series.points(track, now_s=now_s, span_s=span_s),
-            name=name,
-            label=label,
-            text=text,
-            now_s=now_s,
-            span_s=span_s,
-            top_min=top_min,
-        )
-
-    return [
-        drawn(Track.PAGES_PER_S, "pages", "Pages per second", lambda v: f"{filters.rate(v)}/s", 1),
-        drawn(
-            Track.BYTES_PER_S,
-            "bytes",
-            f"Bytes per second{here}",
-            lambda v: f"{filters.size(v)}/s",
-            1e3,
+    axis = Axis(from_s=now_s - span_s, to_s=now_s, live=True)
+    shown = {
+        Track.PAGES_PER_S: Quantity(
+            "pages", "Pages per second", lambda value: f"{filters.rate(value)}/s", 1.0
         ),
-        drawn(Track.QUEUED, "queued", "URLs queued", lambda v: str(filters.short(v)), 10),
-        drawn(Track.MEMORY_BYTES, "memory", f"Memory{here}", lambda v: str(filters.size(v)), 1e6),
-    ]
+        Track.BYTES_PER_S: Quantity(
+            "bytes", f"Bytes per second{here}", lambda value: f"{filters.size(value)}/s", 1e3
+        ),
+        Track.QUEUED: charts.QUEUED,
+        Track.MEMORY_BYTES: Quantity(
+            "memory", f"Memory{here}", lambda value: str(filters.size(value)), 1e6
+        ),
+    }
+    points = {one: monitor.series.points(one, now_s=now_s, span_s=span_s) for one in shown}
+    return [charts.live(axis, points[track], quantity) for track, quantity in shown.items()]
 
 
 def _outcomes(found: Mapping[str, int]) -> dict[str, int]:

@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from crawler.config.units import format_duration
-from crawler.console.charts import nice
+from crawler.console.drawing import HEIGHT, WIDTH, Axis, Chart, Shape, height_of, nice
 from crawler.console.filters import iso
 from crawler.daemon.monitoring.recent_contacts import STARTS_ALIKE_S, RequiredDelay
 from crawler.daemon.responses import ContactRow
 from crawler.explain.formatting import counted
 
-STRIP_WIDTH: Final = 1000.0
 LANE_HEIGHT: Final = 40.0
-COLUMNS_HEIGHT: Final = 100.0
 STRIP_CONTACTS_MAX: Final = 24
 _COLUMNS_MIN: Final = 24  # the width of the drawing, so that few columns stay narrow
 _LULL_TIMES: Final = 20  # a gap of this many times the median begins a new strip…
 _LULL_S: Final = 60.0  # …if it is at least this long
-_BAR_WIDTH_MIN: Final = 6.0  # keeps a contact of a millisecond visible
+_COLUMN_STEP: Final = 12.0
+_FLOOR_HEIGHT: Final = 1.5
+_BAR_WIDTH_MIN: Final = 3.6  # keeps a contact of a millisecond visible
 _ROUNDING_S: Final = 0.002  # between two clocks
 _NEXT_SHARE: Final = 0.3  # maximum share of the strip for a delay that is not over
 
@@ -75,33 +75,13 @@ class TimelineContact:
         return f"{waited}; required: {format_duration(self.floor_s)} ({self.source})"
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A rectangle of a drawing. `name` is its CSS class, `title` its tooltip."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    name: str
-    title: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Both drawings. `summary` is the text alternative; `contacts` are newest first."""
+    """Both drawings; no columns if no delay is over. `contacts` are newest first."""
 
     contacts: Sequence[TimelineContact]
-    rests: Sequence[Shape]  # of the strip
-    bars: Sequence[Shape]
-    strip_height: float
-    start: str
-    end: str
-    columns: Sequence[Shape]
-    floors: Sequence[Shape]
-    column_top: str
-    column_middle: str
-    columns_width: float
+    strip: Chart
+    columns: Chart | None
     summary: str
 
 
@@ -119,22 +99,21 @@ def timeline(
         return None
     seen = _judged(contacts, floors)
     strip = _latest(seen)
-    rests, bars, end_s = _strip(strip, next_at, now_s, delay_s)
+    shapes, end_s = _strip(strip, next_at, now_s, delay_s)
     cut = next_at is not None and next_at > end_s + 1 and next_at > now_s
-    columns, ticks, top, width = _columns(seen)
+    end = f"… until {iso(next_at)[11:19]}" if cut and next_at else iso(end_s)[11:19]
+    lanes, summary = 1 + max(each.lane for each in strip), _summary(seen, breaches)
     return Timeline(
         contacts=tuple(reversed(seen)),
-        rests=rests,
-        bars=bars,
-        strip_height=LANE_HEIGHT * (1 + max(each.lane for each in strip)),
-        start=iso(strip[0].start_at)[11:19],
-        end=f"… until {iso(next_at)[11:19]}" if cut and next_at else iso(end_s)[11:19],
-        columns=columns,
-        floors=ticks,
-        column_top=format_duration(top),
-        column_middle=format_duration(top / 2),
-        columns_width=width,
-        summary=_summary(seen, breaches),
+        strip=Chart(
+            name=f"lanes-{lanes}",
+            summary=f"Requests over time, each followed by the required delay. {summary}",
+            shapes=shapes,
+            height=LANE_HEIGHT * lanes,
+            ends=(iso(strip[0].start_at)[11:19], f"{end} UTC"),
+        ),
+        columns=_columns([each for each in seen if each.rest_s is not None], summary),
+        summary=summary,
     )
 
 
@@ -193,62 +172,67 @@ def _latest(seen: Sequence[TimelineContact]) -> Sequence[TimelineContact]:
 
 def _strip(
     seen: Sequence[TimelineContact], next_at: float | None, now_s: float, delay_s: float
-) -> tuple[list[Shape], list[Shape], float]:
-    """The required delays, the contacts, and the end of the strip."""
+) -> tuple[list[Shape], float]:
+    """The required delays, then the contacts; and the end of the strip."""
     start_s, last_s = seen[0].start_at, max(each.end_at for each in seen)
     end_s = last_s
     if next_at is not None and next_at > last_s:
         span_s = max(last_s - start_s, delay_s, 1.0)
         end_s = min(next_at, last_s + span_s * _NEXT_SHARE / (1 - _NEXT_SHARE))
     end_s = max(end_s, start_s + 0.001)
-    scale = (STRIP_WIDTH - _BAR_WIDTH_MIN) / (end_s - start_s)
-
-    def x_of(at_s: float) -> float:
-        return max(0.0, min(STRIP_WIDTH, (at_s - start_s) * scale))
-
-    rests, bars = [], []
+    # With room for a bar at the end.
+    span_s = (end_s - start_s) * WIDTH / (WIDTH - _BAR_WIDTH_MIN)
+    axis = Axis(from_s=start_s, to_s=start_s + span_s)
+    rests, bars = list[Shape](), list[Shape]()
     for each in seen:
         top = each.lane * LANE_HEIGHT
-        x = x_of(each.start_at)
-        width = max(_BAR_WIDTH_MIN, x_of(each.end_at) - x)
+        x = axis.x(each.start_at)
+        width = max(_BAR_WIDTH_MIN, axis.x(each.end_at) - x)
         name = f"bar {each.kind}" + (" trouble" if each.failed else "")
-        bars.append(Shape(x, top + 4, width, 32, name, each.title))
+        bars.append(Shape(name, x, top + 4, width, 32, each.title))
         until_s = None if each.floor_s is None else each.end_at + each.floor_s
         pending = each.rest_s is None and each.end_at == last_s and next_at is not None
         if pending and next_at is not None:
             until_s = next_at
         if until_s is None or until_s <= each.end_at:
             continue
-        x, end_x = x + width, x_of(until_s)
+        x, end_x = x + width, axis.x(until_s)
         if end_x <= x:
             continue
         required = format_duration(until_s - each.end_at)
         name = "rest pending" if pending and next_at is not None and next_at > now_s else "rest"
         name += " early" if each.early else ""
         title = f"required: {required} ({each.source or 'due'})"
-        rests.append(Shape(x, top + 14, end_x - x, 12, name, title))
-    return rests, bars, end_s
+        rests.append(Shape(name, x, top + 14, end_x - x, 12, title))
+    return [*rests, *bars], end_s
 
 
-def _columns(seen: Sequence[TimelineContact]) -> tuple[list[Shape], list[Shape], float, float]:
-    """The delays as columns, their required minimums as ticks, the top of the scale, the width."""
-    rested = [each for each in seen if each.rest_s is not None]
-    usual = sorted(each.rest_s for each in rested if each.rest_s is not None)
+def _columns(rested: Sequence[TimelineContact], summary: str) -> Chart | None:
+    """The delays as columns, their required minimums as lines; None without any."""
+    if not rested:
+        return None
+    usual = [each.rest_s for each in rested if each.rest_s is not None]
     floors_s = [each.floor_s for each in rested if each.floor_s is not None]
     # A gap of an hour must not flatten the others: the scale ends at twice the median.
-    most_s = max([2 * statistics.median(usual)] if usual else [1.0])
-    top = nice(max([min(most_s, max(usual, default=1.0)), *floors_s]) * 1.02)
-    step, columns, ticks = 12.0, list[Shape](), list[Shape]()
+    top = nice(max([min(2 * statistics.median(usual), max(usual)), *floors_s]) * 1.02)
+    columns, floors = list[Shape](), list[Shape]()
     for at, each in enumerate(rested):
-        rest_s = max(0.0, each.rest_s or 0.0)
-        height = COLUMNS_HEIGHT * min(1.0, rest_s / top)
+        x, rest_s = at * _COLUMN_STEP, max(0.0, each.rest_s or 0.0)
         name = "column" + (" over" if rest_s > top else "") + (" early" if each.early else "")
-        y = COLUMNS_HEIGHT - height
-        columns.append(Shape(at * step + 2, y, step - 4, height, name, each.rest_title))
+        y = height_of(min(rest_s, top), top)
+        columns.append(Shape(name, x + 2, y, _COLUMN_STEP - 4, HEIGHT - y, each.rest_title))
         if each.floor_s is not None:
-            y = min(COLUMNS_HEIGHT - 1.5, COLUMNS_HEIGHT * (1 - min(1.0, each.floor_s / top)))
-            ticks.append(Shape(at * step, y, step, 1.5, "floor", each.rest_title))
-    return columns, ticks, top, step * max(_COLUMNS_MIN, len(rested))
+            y = min(HEIGHT - _FLOOR_HEIGHT, height_of(min(each.floor_s, top), top))
+            floors.append(Shape("floor", x, y, _COLUMN_STEP, _FLOOR_HEIGHT, each.rest_title))
+    return Chart(
+        name="delays",
+        summary=f"Each delay as a column, its required minimum as a line. {summary}",
+        shapes=[*columns, *floors],
+        width=_COLUMN_STEP * max(_COLUMNS_MIN, len(rested)),
+        top=format_duration(top),
+        middle=format_duration(top / 2),
+        ends=("oldest delay first",),
+    )
 
 
 def _summary(seen: Sequence[TimelineContact], breaches: int) -> str:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.console import history_charts as charts
-from crawler.console.history_axis import Axis, bands, gaps, glyphs, ticks
+from crawler.console import charts
+from crawler.console.drawing import Axis, Chart
+from crawler.console.history_axis import bands, gaps, glyphs, ticks
 from crawler.daemon.api.history_view import HistoryMark, HistoryPoint
 from storage.history import MarkKind
 
@@ -69,7 +70,7 @@ def test_times_that_no_point_covers_are_gaps() -> None:
 
 def shown(*marks: HistoryMark) -> list[tuple[str, float, float]]:
     whole = [point(0, 3_600)]
-    return [(one.kind, one.x, one.width) for one in bands(HOUR, whole, marks)]
+    return [(one.kind, one.shape.x, one.shape.width) for one in bands(HOUR, whole, marks)]
 
 
 def test_pauses_and_holds_are_bands_and_the_rest_are_lines() -> None:
@@ -97,8 +98,8 @@ def test_a_short_hold_can_be_seen_at_the_edge() -> None:
 def test_marks_at_the_same_place_are_one() -> None:
     marks = [mark(MarkKind.RELOAD, 1_800 + n / 1_000, sentence=f"{n}") for n in range(50)]
     (one,) = bands(HOUR, [point(0, 3_600)], marks)
-    assert one.title.count("config reloaded") > 5
-    assert len(one.title) < 700
+    assert one.shape.title.count("config reloaded") > 5
+    assert len(one.shape.title) < 700
 
 
 def test_signs_that_are_close_together_are_in_rows() -> None:
@@ -110,7 +111,7 @@ def test_signs_that_are_close_together_are_in_rows() -> None:
         mark(MarkKind.RESUME, 1_500),
     ]
     found = glyphs(bands(HOUR, [point(0, 900)], marks))
-    assert [(one.kind, one.row) for one in found] == [
+    assert [(one.kind, row) for one, row in found] == [
         ("start", 0),
         ("reload", 1),
         ("stop", 2),
@@ -126,7 +127,7 @@ def test_marks_say_what_happened() -> None:
         mark(MarkKind.RESUME, 300, by="bob"),
         mark(MarkKind.HOLD, 400, 500, sentence="no host can be reached"),
     ]
-    titles = [one.title for one in bands(HOUR, [point(0, 3_600)], marks)]
+    titles = [one.shape.title for one in bands(HOUR, [point(0, 3_600)], marks)]
     assert titles == [
         "01-15 08:00 UTC: started, paused",
         "01-15 08:01 UTC: stopped after an error",
@@ -141,11 +142,11 @@ def test_marks_say_what_happened() -> None:
 
 def test_responses_are_stacked_by_class() -> None:
     found = charts.responses(HOUR, [point(0, 360, success=900, unanswered=900)])
-    ok, _, _, _, lost = found.layers
+    ok, _, _, _, lost = found.shapes
     assert found.top == "5.0/s"
     assert ok.path == "M0.0 100.0V50.0H60.0V100.0H0.0Z"
     assert lost.path == "M0.0 50.0V0.0H60.0V50.0H0.0Z"
-    assert [layer.total for layer in found.layers] == ["900", "0", "0", "0", "900"]
+    assert [key.total for key in found.keys] == [900, 0, 0, 0, 900]
     assert "1,800 requests: 900 2xx, 900 no usable response" in found.summary
     assert "The maximum is 5.0/s, at 01-15 08:00." in found.summary
     assert json.loads(found.read) == [[30, "5.0/s", "01-15 08:00"]]
@@ -153,7 +154,7 @@ def test_responses_are_stacked_by_class() -> None:
 
 def test_neighbours_share_an_outline_and_a_gap_does_not() -> None:
     found = charts.responses(HOUR, [point(at, success=60) for at in (0, 60, 600)])
-    assert found.layers[0].path.count("M") == 2
+    assert found.shapes[0].path.count("M") == 2
 
 
 def test_a_rate_is_of_the_time_in_which_a_crawl_ran() -> None:
@@ -165,19 +166,19 @@ def test_a_rate_is_of_the_time_in_which_a_crawl_ran() -> None:
 
 def test_failures_tell_what_was_given_up() -> None:
     found = charts.failures(HOUR, [point(0, failed=30, given_up=20)])
-    assert [layer.total for layer in found.layers] == ["10", "20"]
+    assert [key.total for key in found.keys] == [10, 20]
     assert found.now == "30/min"
     assert "30 URLs failed, 20 of them given up with their origin" in found.summary
 
 
-def latency(*points: HistoryPoint) -> charts.Chart:
+def latency(*points: HistoryPoint) -> Chart:
     return charts.durations(HOUR, points, name="latency", label="Latency", note="Latency,")
 
 
 def test_percentiles_are_lines_with_gaps() -> None:
     both: dict[str, Any] = {"latency_p50_s": 0.05, "latency_p95_s": 0.1}
     found = latency(point(0, **both), point(60, **both), point(120), point(180, **both))
-    between, upper, lower = found.layers
+    between, upper, lower = found.shapes
     assert upper.path == "M5.0 0.0 L15.0 0.0 M30.0 0.0 L40.0 0.0"
     assert lower.path == "M5.0 50.0 L15.0 50.0 M30.0 50.0 L40.0 50.0"
     assert between.path.count("Z") == 2
@@ -187,7 +188,7 @@ def test_percentiles_are_lines_with_gaps() -> None:
 
 def test_the_queue_is_a_line() -> None:
     found = charts.queued(HOUR, [point(0, queued=100), point(60, queued=50)])
-    assert found.layers[1].path == "M5.0 0.0 L15.0 50.0"
+    assert found.shapes[1].path == "M5.0 0.0 L15.0 50.0"
     assert "100 at first, 50 at last" in found.summary
 
 
@@ -202,7 +203,7 @@ def test_without_points_every_chart_is_empty_and_says_so() -> None:
         assert found.empty, drawn
         assert found.now == "–", drawn
         assert found.summary.endswith("."), drawn
-        assert not any(layer.path for layer in found.layers), drawn
+        assert not any(layer.path for layer in found.shapes), drawn
 
 
 counts = st.integers(0, 10**9)
@@ -220,7 +221,7 @@ steps = st.builds(
 def test_shapes_stay_within_the_chart(found: list[HistoryPoint]) -> None:
     points = sorted(found, key=lambda one: one.at)
     for chart in (charts.responses(HOUR, points), charts.failures(HOUR, points)):
-        for layer in chart.layers:
+        for layer in chart.shapes:
             text = layer.path
             for letter in "MVHZL":
                 text = text.replace(letter, " ")

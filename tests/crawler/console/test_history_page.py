@@ -71,7 +71,9 @@ async def test_every_span_has_its_charts(daemon: Daemon) -> None:
     hrefs = set()
     for span in ("", "1h", "6h", "24h", "7d", "90d"):
         body = await page(daemon, f"?span={span}")
-        assert body.count("<figure") == body.count("<desc") == 5, span
+        summaries = re.findall(r'<figure[^>]*>.*?<svg [^>]*aria-label="([^"]*)"', body, re.DOTALL)
+        assert body.count("<figure") == len(summaries) == 5, span
+        assert all(" UTC: " in one for one in summaries), span
         assert len(body) < 300_000, span
         assert "style=" not in body, span
         hrefs |= set(re.findall(r'href="(/history[^"]*|/api/history[^"]*)"', body))

@@ -19,3 +19,11 @@ def test_no_macro_is_made_for_a_page() -> None:
             one.lineno for one in template.find_all(nodes.FromImport) if one.with_context
         ], name
         assert name == MACROS or template.find(nodes.Macro) is None
+
+
+def test_charts_are_drawn_in_one_place() -> None:
+    """By the macro `drawing`: other templates place labels, and no shapes."""
+    for file in FOLDER.iterdir():
+        found = [tag for tag in ("<path", "<rect", "<line", "viewBox") if tag in file.read_text()]
+        assert (found != []) == (file.name == MACROS), (file.name, found)
+    assert FOLDER.joinpath(MACROS).read_text("utf-8").count("viewBox") == 1
