@@ -15,6 +15,7 @@ import ast
 import difflib
 import importlib.abc
 import importlib.util
+import math
 import os
 import random
 import resource
@@ -31,8 +32,7 @@ from typing import Any, Final, NamedTuple
 from coverage import Coverage, CoverageData
 
 ROOT: Final = Path(__file__).parent.parent
-CPU_FACTOR: Final = 2  # a mutant may use this many times the processor time of the module's tests
-WALL_S_MAX: Final = 600.0  # for a mutant that waits and uses no processor time
+WALL_S_MAX: Final = 300.0  # for a mutant that waits and uses no processor time
 # Large packages that the tests import: loaded once, before a process is forked for each mutant.
 PRELOADED: Final = ("pytest", "hypothesis", "aiohttp", "aiosqlite", "ada_url", "structlog", "click")
 
@@ -228,7 +228,8 @@ def begin(
         sys.meta_path.insert(0, _Mutant(path, source))
         import pytest
 
-        options = "-xq --timeout=60 --assert=plain -pno:cacheprovider --hypothesis-profile=mutants"
+        options = "-xq --assert=plain -pno:cacheprovider --hypothesis-profile=mutants --timeout="
+        options += "120" if recorded else "30"
         coverage = recorded and Coverage(recorded, include=[str(ROOT / path)], config_file=False)
         if coverage:
             coverage.start()
@@ -260,8 +261,8 @@ def survivors(path: str, changes: list[Change], source: str, processes: int) -> 
     tests fail without."""
     with tempfile.TemporaryDirectory() as folder:
         recorded = f"{folder}/lines"
-        pid = begin(path, source, WALL_S_MAX, recorded=recorded)
-        _, code, tests_s = wait({pid: time.monotonic()})
+        pid = begin(path, source, 10 * WALL_S_MAX, recorded=recorded)
+        _, code, tests_s = wait({pid: math.inf})
         if code:
             raise SystemExit(f"{path}: its tests fail without a mutant (exit code {code})")
         data = CoverageData(recorded)
@@ -278,7 +279,7 @@ def survivors(path: str, changes: list[Change], source: str, processes: int) -> 
             change = waiting.pop()
             changed = mutated(source, change)
             chosen = reaching(tree, change, tests)
-            pid = begin(path, changed, CPU_FACTOR * tests_s + 5, chosen)
+            pid = begin(path, changed, tests_s + 5, chosen)  # without a record, tests are faster
             began_s[pid], under_test[pid] = time.monotonic(), changed
         pid, code, _ = wait(began_s)
         del began_s[pid]
