@@ -173,7 +173,7 @@ def test_an_address_is_left_to_those_who_want_it_after_a_turn() -> None:
     assert addresses.wanted([host], again_s) == {PLACE: IP_DELAY_S}
     assert addresses.set_leased({}, again_s) == []
     assert not clock.held
-    assert addresses.set_leased({PLACE: LeasedAddress(5.0, wanted=False)}, again_s + 1) == [clock]
+    assert addresses.set_leased({PLACE: LeasedAddress(5.0, wanted=False)}, again_s) == [clock]
 
 
 def test_an_address_without_hosts_is_held_no_longer() -> None:
