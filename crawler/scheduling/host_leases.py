@@ -118,7 +118,7 @@ class HostLeases:
             if (host := self._permits.get(slot)) is not None:  # another task was faster
                 return host
             now_s = self._crawl.clock.monotonic()
-            if self._elsewhere and self._elsewhere.get(slot, NEVER) > now_s:
+            if self._elsewhere.get(slot, NEVER) > now_s:
                 return None
             losses = self._frontier.losses
             lease = (await self._crawl.store.acquire(self._crawl.session, [slot])).get(slot)
@@ -241,9 +241,10 @@ class HostLeases:
             self.release(host)
         self._poll(waiting)
         now_s = self._crawl.clock.monotonic()
-        held, hungry = len(self._permits), self._others.hungry
-        if hungry and held > 1 and now_s >= self._shared_out_s + SHARED_OUT_S:
-            self._share_out(held - max(1, held // (1 + hungry)))
+        held = len(self._permits)
+        count = held - max(1, held // (1 + self._others.hungry))
+        if count > 0 and now_s >= self._shared_out_s + SHARED_OUT_S:
+            self._share_out(count)
 
     def _poll(self, waiting: Sequence[HostQueue]) -> None:
         """Some of these at a time: others may have found URLs of them."""
