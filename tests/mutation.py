@@ -228,8 +228,9 @@ def begin(
         sys.meta_path.insert(0, _Mutant(path, source))
         import pytest
 
-        options = "-xq --assert=plain -pno:cacheprovider --hypothesis-profile=mutants --timeout="
-        options += "120" if recorded else "30"
+        options = "-xq --assert=plain -pno:cacheprovider --hypothesis-profile=mutants"
+        options += " --timeout-method=thread --timeout="  # it ends the process
+        options += "300" if recorded else "60"
         coverage = recorded and Coverage(recorded, include=[str(ROOT / path)], config_file=False)
         if coverage:
             coverage.start()
