@@ -133,6 +133,8 @@ def _changes(node: ast.AST) -> Iterator[Change]:
             yield Change(node, str(1 - number))
         case ast.Call(ast.Name("min" | "max" as name) as function):
             yield Change(function, "max" if name == "min" else "min")
+        case ast.If(ast.Name("TYPE_CHECKING")):
+            return  # what only annotations need
         case ast.If(test) | ast.IfExp(test) | ast.While(test) if not isinstance(test, ast.Compare):
             yield _as(test, ast.UnaryOp(ast.Not(), test))  # the branches are swapped
         case ast.Return(ast.expr() as value) if not isinstance(value, ast.Constant):
