@@ -15,6 +15,7 @@ import ast
 import difflib
 import importlib.abc
 import importlib.util
+import math
 import os
 import random
 import resource
@@ -132,6 +133,8 @@ def _changes(node: ast.AST) -> Iterator[Change]:
             yield Change(node, str(1 - number))
         case ast.Call(ast.Name("min" | "max" as name) as function):
             yield Change(function, "max" if name == "min" else "min")
+        case ast.If(ast.Name("TYPE_CHECKING")):
+            return  # what only annotations need
         case ast.If(test) | ast.IfExp(test) | ast.While(test) if not isinstance(test, ast.Compare):
             yield _as(test, ast.UnaryOp(ast.Not(), test))  # the branches are swapped
         case ast.Return(ast.expr() as value) if not isinstance(value, ast.Constant):
@@ -227,7 +230,9 @@ def begin(
         sys.meta_path.insert(0, _Mutant(path, source))
         import pytest
 
-        options = "-xq --timeout=60 --assert=plain -pno:cacheprovider --hypothesis-profile=mutants"
+        options = "-xq --assert=plain -pno:cacheprovider --hypothesis-profile=mutants"
+        options += " --timeout-method=thread --timeout="  # it ends the process
+        options += "300" if recorded else "60"
         coverage = recorded and Coverage(recorded, include=[str(ROOT / path)], config_file=False)
         if coverage:
             coverage.start()
@@ -259,8 +264,8 @@ def survivors(path: str, changes: list[Change], source: str, processes: int) -> 
     tests fail without."""
     with tempfile.TemporaryDirectory() as folder:
         recorded = f"{folder}/lines"
-        pid = begin(path, source, WALL_S_MAX, recorded=recorded)
-        _, code, tests_s = wait({pid: time.monotonic()})
+        pid = begin(path, source, 10 * WALL_S_MAX, recorded=recorded)
+        _, code, tests_s = wait({pid: math.inf})
         if code:
             raise SystemExit(f"{path}: its tests fail without a mutant (exit code {code})")
         data = CoverageData(recorded)

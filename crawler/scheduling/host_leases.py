@@ -122,7 +122,7 @@ class HostLeases:
             if (host := self._permits.hosts.get(slot)) is not None:  # another task was faster
                 return host
             now_s = self._crawl.clock.monotonic()
-            if self._elsewhere and self._elsewhere.get(slot, NEVER) > now_s:
+            if self._elsewhere.get(slot, NEVER) > now_s:
                 return None
             losses = self._frontier.losses
             lease = (await self._crawl.store.acquire(self._crawl.session, [slot])).get(slot)
@@ -245,9 +245,10 @@ class HostLeases:
             self.release(host)
         self._poll(waiting)
         now_s = self._crawl.clock.monotonic()
-        leased, hungry = len(self._permits), self._others.hungry
-        if hungry and leased > 1 and now_s >= self._shared_out_s + SHARED_OUT_S:
-            self._share_out(leased - max(1, leased // (1 + hungry)))
+        leased = len(self._permits)
+        count = leased - max(1, leased // (1 + self._others.hungry))
+        if count > 0 and now_s >= self._shared_out_s + SHARED_OUT_S:
+            self._share_out(count)
 
     def _poll(self, waiting: Sequence[HostQueue]) -> None:
         """Some of these at a time: others may have found URLs of them."""

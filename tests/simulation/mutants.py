@@ -613,7 +613,7 @@ WORKERS: Final = (
     Mutant(
         "hosts in memory are not renewed after others asked for some",
         "crawler/scheduling/host_leases.py",
-        "            self._share_out(leased - max(1, leased // (1 + hungry)))",
+        "            self._share_out(count)",
         "            pass",
     ),
     Mutant(

@@ -86,10 +86,13 @@ async def test_no_patience_ends_it_and_a_closed_origin_is_tried_on(world: World)
 
 @pytest.mark.usefixtures("looks_hourly")
 async def test_a_host_with_nothing_but_blocked_urls_keeps_its_robots_clock(world: World) -> None:
-    """Its robots.txt is asked for every 24 h, and what it lets go is visited."""
+    """Its robots.txt is asked for every 24 h, every 6 h while it cannot be reached, and what it
+    lets go is visited."""
 
-    def answers(request: Request) -> Reply:
+    def answers(request: Request) -> Reply | FailureCode:
         if request.url.endswith("robots.txt"):
+            if 0.9 * DAY_S < world.clock.elapsed_s < 1.6 * DAY_S:
+                return FailureCode.CONNECT
             open_ = world.clock.elapsed_s > 2.5 * DAY_S
             return text("User-agent: *\n" if open_ else "User-agent: *\nDisallow: /\n")
         return html("ParsedPage")
@@ -98,9 +101,10 @@ async def test_a_host_with_nothing_but_blocked_urls_keeps_its_robots_clock(world
         answers, "http://a.test/", forever=True, at={5 * DAY_S: stop(world)}
     )
     asked = crawled.at("a.test", "/robots.txt")
-    assert asked[:4] == pytest.approx([0, DAY_S, 2 * DAY_S, 3 * DAY_S], abs=300)
+    due = [days * DAY_S for days in (0, 1, 1.25, 1.5, 1.75, 2.75)]
+    assert asked[:6] == pytest.approx(due, abs=300)
     assert crawled.urls("visited") == ["http://a.test/"]
-    assert crawled.at("a.test", "/")[0] == pytest.approx(3 * DAY_S, abs=300)
+    assert crawled.at("a.test", "/")[0] == pytest.approx(2.75 * DAY_S, abs=300)
 
 
 @pytest.mark.usefixtures("looks_hourly")

@@ -173,7 +173,7 @@ def test_an_address_is_left_to_those_who_want_it_after_a_turn() -> None:
     assert addresses.wanted([host], again_s) == {PLACE: IP_DELAY_S}
     assert addresses.set_leased({}, again_s) == []
     assert not clock.leased
-    assert addresses.set_leased({PLACE: LeasedAddress(5.0, wanted=False)}, again_s + 1) == [clock]
+    assert addresses.set_leased({PLACE: LeasedAddress(5.0, wanted=False)}, again_s) == [clock]
 
 
 def test_an_address_without_hosts_is_leased_no_longer() -> None:
@@ -193,3 +193,15 @@ def test_a_lost_address_rests_before_it_is_contacted_again() -> None:
     (clock,) = addresses.set_leased({PLACE: LeasedAddress(1.0, wanted=False)}, 60.0)
     assert clock is host.address_clock
     assert clock.ready_s == 61.0
+
+
+def test_a_change_of_the_rules_counts_from_the_last_contact_at_an_address() -> None:
+    addresses = Addresses(shared=False)
+    host = host_at(addresses, 0.0)
+    clock = host.address_clock
+    assert clock is not None
+    addresses.ended(clock, host, 5.0)
+    assert clock.ready_s == 5.0 + IP_DELAY_S
+    host.pace.rules = PacingRules(per=Per.IP, ip_delay=3 * IP_DELAY_S)
+    addresses.recompute([host])
+    assert clock.ready_s == 5.0 + 3 * IP_DELAY_S
