@@ -105,7 +105,7 @@ class HostLeases:
     # ------------------------------------------------------------ leasing
 
     def is_leaving(self, slot: str) -> bool:
-        """Whether `lease` has to wait for a commit."""
+        """Return whether `lease` has to wait for a commit."""
         return slot in self._full or self._buffer.releasing(slot)
 
     async def lease(self, slot: str) -> HostQueue | None:
@@ -292,7 +292,8 @@ class HostLeases:
         return queue is None or host.slot not in queue.waiting
 
     def is_judged(self, host: HostQueue) -> bool:
-        """Whether one of its robots.txt is being fetched, or its pages are being judged again."""
+        """Return whether one of its robots.txt is being fetched, or its pages are being judged
+        again."""
         return any(origin.in_use or origin.pinned for origin in self._frontier.robots.of(host))
 
     async def release_all(self) -> None:
@@ -363,7 +364,8 @@ def _limits(rules: ScopeRules) -> tuple[float, float]:
 
 
 class OtherWorkers(Struct, kw_only=True):
-    """Changed by `SharedCrawl` only. shared: whether there can be any."""
+    """What this worker knows of the others; only `SharedCrawl` changes it. shared: whether there
+    can be any."""
 
     shared: bool
     active: int = 0  # not idle
