@@ -29,7 +29,8 @@ class Clock(Protocol):
     def wall(self) -> float: ...
 
     def boottime(self) -> float:
-        """Seconds from any moment, as `monotonic`, but counted while the machine sleeps as well."""
+        """Return the seconds from any moment, as `monotonic`, but counted while the machine sleeps
+        as well."""
         ...
 
     def call_at(self, when_s: float, callback: Callable[[], None]) -> Timer:

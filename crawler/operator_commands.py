@@ -153,7 +153,7 @@ class OperatorCommand(
     dry_run: bool = False
 
     def logged(self, result: Result) -> Mapping[str, object]:
-        """What the log and the event stream say of the command, besides its name."""
+        """Return what the log and the event stream say of the command, besides its name."""
         return {}
 
 

@@ -27,7 +27,7 @@ _log = logging.getLogger("courtly.threads")
 
 
 def is_lack(error: BaseException) -> bool:
-    """Whether this error means that no thread could be started."""
+    """Return whether this error means that no thread could be started."""
     return isinstance(error, RuntimeError) and "start new thread" in str(error)
 
 

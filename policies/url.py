@@ -309,7 +309,7 @@ def host_of(url: str) -> str:
 
 
 def same_host(a: str, b: str) -> bool:
-    """Whether two host names are of the same machine: a trailing dot does not count."""
+    """Return whether two host names are of the same machine: a trailing dot does not count."""
     return a == b or without_root_dot(a) == without_root_dot(b)
 
 

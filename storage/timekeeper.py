@@ -129,9 +129,9 @@ class Moment(Struct, frozen=True):
         return self.uptime.boot_key, self.uptime.uptime_s
 
     def passed_s(self, stamp: Stamp) -> float:
-        """Seconds that have certainly passed since something was stored with this stamp, by a
-        worker on this machine or, with the tick, on any other. No clock that can be set has a say.
-        """
+        """Return the seconds that have certainly passed since something was stored with this stamp,
+        by a worker on this machine or, with the tick, on any other. No clock that can be set has a
+        say."""
         now_s = self.uptime.uptime_s
         since_s = now_s
         if stamp.boot == self.uptime.boot_key and stamp.uptime_s is not None:

@@ -127,7 +127,7 @@ def news_of(result: Answer | Failure, url: str, *, retry_after_s_max: float) -> 
 
 
 def says_something(result: Answer | Failure) -> bool:
-    """Whether the result of a request concerns the robots.txt itself."""
+    """Return whether the result of a request concerns the robots.txt itself."""
     if isinstance(result, Answer):
         return not is_redirect(result)
     counts = result.connected and result.ours is None and not result.stale

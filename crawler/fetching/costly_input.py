@@ -107,7 +107,7 @@ class CostlyConnection(Protocol):
 
 
 def is_costly(data: bytes) -> bool:
-    """Whether chunked data may consist of so many chunks that it takes long to parse."""
+    """Return whether chunked data may consist of so many chunks that it takes long to parse."""
     size = len(data)
     return size >= COSTLY_BYTES_MIN and data.count(b"\n") * BYTES_PER_LINE > size
 

@@ -186,8 +186,8 @@ class BodyReader(Protocol):
         ...
 
     def sink(self, head: Head) -> BodySink | None:
-        """Where a wanted body goes; None: into the Answer. `limits.body_bytes_max` does not apply
-        to a sink."""
+        """Return where a wanted body goes; None: into the Answer. `limits.body_bytes_max` does not
+        apply to a sink."""
         ...
 
 

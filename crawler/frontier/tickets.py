@@ -9,7 +9,8 @@ T = TypeVar("T")
 
 
 class FrontierClosedError(Exception):
-    """Raised when no permit will be granted: the crawl is ending, or the host is no longer leased."""
+    """Raised when no permit will be granted: the crawl is ending, or the host is no longer
+    leased."""
 
 
 class Ticket(Generic[T]):

@@ -186,7 +186,7 @@ def _of_a_request(
 
 
 def deciding(verdict: Verdict) -> str:
-    """What decides, without the words of the file."""
+    """Return what decides, without the words of the file."""
     where = "no line of robots.txt" if verdict.line is None else f"line {verdict.line}"
     allowed = "Allowed" if verdict.allowed else "Disallowed"
     return f"{allowed} by {where} (dialect {verdict.dialect})."

@@ -142,7 +142,7 @@ class Admission:
         return None
 
     def is_external(self, queued: Queued, name: str) -> bool:
-        """Whether only the status of a URL of the host `name` is wanted."""
+        """Return whether only the status of a URL of the host `name` is wanted."""
         return is_external(self._scope, queued, name)
 
     def _limit_reached(self, host: HostQueue) -> Skip | None:
@@ -151,7 +151,7 @@ class Admission:
         return rules.host_limit(host.visited, host.body_bytes)
 
     def may_be_full(self, host: HostQueue) -> bool:
-        """Whether the pages in flight may bring a host to its page limit."""
+        """Return whether the pages in flight may bring a host to its page limit."""
         in_flight = host.pages_in_flight
         return (
             in_flight > 0
@@ -213,13 +213,13 @@ class PageBody:
 
 
 def is_external(scope: Scope, queued: Queued, host: str) -> bool:
-    """Whether a URL of this host was queued only to find out its status."""
+    """Return whether a URL of this host was queued only to find out its status."""
     return not queued.seed and not queued.requisite and scope.is_external(queued.url, host)
 
 
 def looked(config: Config) -> Looked:
-    """What a report could miss of a page if it had been parsed: an external page has nothing to
-    store, but its fragments are unknown."""
+    """Return what a report could miss of a page if it had been parsed: an external page has nothing
+    to store, but its fragments are unknown."""
     found = Looked(0)
     if config.storage.links:
         found |= Looked.LINKS

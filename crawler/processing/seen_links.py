@@ -46,7 +46,7 @@ class SeenLinks:
         return older > depth
 
     def knows(self, url: str, depth: int) -> bool:
-        """Whether it is no longer `new`; remembers nothing."""
+        """Return whether it is no longer `new`; remembers nothing."""
         key = hash(url)
         return min(self._young.get(key, _NEVER), self._old.get(key, _NEVER)) <= depth
 

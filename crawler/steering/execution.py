@@ -77,7 +77,7 @@ class Place(Protocol):
         ...
 
     def hosts_waiting(self, reason: QueueReason) -> HostsWaiting:
-        """Which hosts have queued URLs that wait for this."""
+        """Return which hosts have queued URLs that wait for this."""
         ...
 
 
@@ -219,7 +219,7 @@ def pattern_of(text: str) -> str:
 
 
 def part_of_name(search: str) -> str:
-    """What to search for in stored names, which are ASCII: whole labels can be converted."""
+    """Return what to search for in stored names, which are ASCII: whole labels can be converted."""
     if not search.isascii():
         with suppress(ValueError):
             return host_named(search)

@@ -86,7 +86,7 @@ class AgentRules:
     # ------------------------------------------------------------ the hot path
 
     def allowed(self, path: str) -> bool:
-        """Whether `path` (path and query, beginning with "/") may be fetched."""
+        """Return whether `path` (path and query, beginning with "/") may be fetched."""
         best = self._plain_best
         if best is not None and "%" not in path and path.isascii():
             return not best(path) & BLOCKS or path == self.exempt_path
@@ -102,7 +102,7 @@ class AgentRules:
         return min([index.best(form, search) for index, form in asked])
 
     def names_us(self, value: str) -> bool:
-        """Whether an agent value is one for which the groups were chosen."""
+        """Return whether an agent value is one for which the groups were chosen."""
         dialect = self.dialect
         for chosen in (self.chosen, self.acap):
             if chosen is None or not chosen.groups:

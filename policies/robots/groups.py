@@ -125,12 +125,13 @@ def _cut(name: re.Pattern[str], value: str) -> str:
 
 
 def is_star(value: str, dialect: Dialect) -> bool:
-    """Whether an agent value means all crawlers."""
+    """Return whether an agent value means all crawlers."""
     return value == "*" or (dialect.star_with_text and value[:1] == "*" and value[1:2].isspace())
 
 
 def names_token(value: str, token: str, dialect: Dialect) -> bool:
-    """Whether an agent value (not `*`) names a token, which is in the form of `own_token`."""
+    """Return whether an agent value (not `*`) names a token, which is in the form of
+    `own_token`."""
     if not token:
         return False
     value = value.lower()

@@ -34,7 +34,7 @@ class Pattern(Struct, frozen=True):
     exact: bool = False
 
     def matches(self, path: str) -> bool:
-        """Whether this matches `path`, in the form that the dialect compares."""
+        """Return whether this matches `path`, in the form that the dialect compares."""
         if self.exact:
             return path == self.head
         return path.startswith(self.head) and _rest_matches(self, path)

@@ -215,7 +215,7 @@ class Search:
         return found + size if found >= 0 else -1
 
     def matches(self, entry: Entry, at: int, done: int) -> bool:
-        """Whether the pieces from number `done` on occur in the path from `at` on."""
+        """Return whether the pieces from number `done` on occur in the path from `at` on."""
         _, _, pieces, tail = entry
         self.spend(5)
         if not done:

@@ -168,7 +168,7 @@ class Leases:
     # ------------------------------------------------------------ leases
 
     def glance(self, slot: str, at: Moment) -> Glance | None:
-        """What is stored of a host; None if it is unknown. Writes nothing."""
+        """Return what is stored of a host; None if it is unknown. Writes nothing."""
         found = self._sql.read_many(list[tuple[str, int]], "slot_ids", [(slot,)])
         if not found:
             return None

@@ -148,7 +148,7 @@ def fault_kind_of(error: BaseException) -> FaultKind | None:
 
 
 def ends_connection(error: BaseException) -> bool:
-    """Whether a connection must not be used any longer after an error of a call."""
+    """Return whether a connection must not be used any longer after an error of a call."""
     return fault_kind_of(error) in _OF_CONNECTION
 
 

@@ -127,8 +127,8 @@ class Lineage:
     def read(
         self, returns: int, settled: int, found: SessionState | None, known: SessionState
     ) -> None:
-        """What a transaction or a renewal found. found: of this worker's session; None: there is no
-        such session. known: acknowledged before the question was sent."""
+        """Return what a transaction or a renewal found. found: of this worker's session; None:
+        there is no such session. known: acknowledged before the question was sent."""
         with self._lock:
             self._count(returns)
             if self._session and (found is None or found.is_older_than(known)):

@@ -283,8 +283,8 @@ class HistoryRecorder(Observer):
                 del self._marks[number]
 
     def newest(self) -> History:
-        """What is not written yet, or not as it is now, the current minute included: in place of
-        what the database has of it."""
+        """Return what is not written yet, or not as it is now, the current minute included: in
+        place of what the database has of it."""
         counts = list(self._minutes.values())
         if self._now.is_any:
             counts.append(self._now.frozen(self._session))
