@@ -80,7 +80,7 @@ class AddressRules(Struct, frozen=True):
         return cls(tuple(_parse_range(text) for text in ranges))
 
     def judge(self, address: str) -> str | None:
-        """None if this address may be connected to, otherwise a sentence with the reason.
+        """Return None if this address may be connected to, otherwise a sentence with the reason.
 
         address: a literal in the form of the socket module; an IPv6 zone is ignored. An IPv4
         address inside an IPv6 one (mapped, 6to4, Teredo, NAT64, ISATAP) is judged as well."""

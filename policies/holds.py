@@ -41,7 +41,7 @@ class HoldReason(enum.StrEnum):
 
 
 class FaultOwner(enum.Enum):
-    """Who handles faults of this machine and its network.
+    """The party that handles faults of this machine and its network.
 
     CRAWL: one holds the crawl until it has passed; what it cost is repeated, and charged to nobody.
     CALLER: it is the result of the request that met it, which the caller handles.

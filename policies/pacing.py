@@ -170,7 +170,8 @@ def _larger(a: float | None, b: float | None) -> float | None:
 
 
 class PolitenessDelay(Struct, frozen=True):
-    """Seconds without a request to a host after the end of a contact, and what determined them."""
+    """The delay of a host: seconds without a request after the end of a contact, and their
+    source."""
 
     delay_s: float
     source: str

@@ -77,7 +77,8 @@ class RetryLater(Struct, frozen=True, kw_only=True):
 
 
 class GiveUp(Struct, frozen=True, kw_only=True):
-    """No further attempt. `attempts`: all requests made, refused ones included."""
+    """The decision to make no further attempt. `attempts`: all requests made, refused ones
+    included."""
 
     attempts: int
 

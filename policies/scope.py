@@ -99,7 +99,7 @@ HOPS_MAX: Final = 100  # the maximum of the setting for redirects in a row
 
 
 class Skip(enum.StrEnum):
-    """Why a URL was skipped. The reason for a limit is the name of its config key."""
+    """The reason why a URL was skipped; for a limit the name of its config key."""
 
     SCHEME = "scheme"
     UNPARSABLE = "unparsable"
@@ -291,7 +291,7 @@ class Scope:
         lead: bool = False,
         link: bool = False,
     ) -> Skip | None:
-        """None if a canonical URL is in scope, otherwise the reason why not.
+        """Return None if a canonical URL is in scope, otherwise the reason why not.
 
         host: that of the URL. depth: its links from a seed.
         seed: it was given by the user, so that include patterns, which select links, do not apply.

@@ -57,7 +57,7 @@ _SLACK_S = 1.0  # clocks that are closer count as equal, so that slewing correct
 
 
 class Uptime(Struct, frozen=True):
-    """How long a machine has been up, including sleep, since a certain boot."""
+    """The time that a machine has been up, including sleep, since a certain boot."""
 
     boot: str
     uptime_s: float
@@ -100,7 +100,7 @@ def machine_uptime() -> Uptime | None:
 
 
 class Stamp(Struct, frozen=True, array_like=True):
-    """When a row was stored; `boot` and `uptime_s` are those of `Moment.stamp`."""
+    """The time when a row was stored; `boot` and `uptime_s` are those of `Moment.stamp`."""
 
     tick: int  # of the database
     boot: int | None

@@ -27,7 +27,7 @@ class Redirect(NamedTuple):
 
 
 class NoRoom(enum.Enum):
-    """Why a request for robots.txt was not made now, or broken off."""
+    """The reason why a request for robots.txt was not made now, or broken off."""
 
     NO_ROOM = enum.auto()  # the file is large, and there is no place for it
     CROWDED = enum.auto()  # too many requests of its domain are in flight

@@ -22,7 +22,7 @@ def plain(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """`plain` for several lines: line feeds and tabs stay."""
+    """Return what `plain` does for several lines: line feeds and tabs stay."""
     return _ODD_IN_LINES.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

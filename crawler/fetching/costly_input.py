@@ -93,7 +93,8 @@ def bound_reads(transport: asyncio.BaseTransport) -> None:
 
 
 def tls_records(transport: asyncio.BaseTransport) -> TlsRecords | None:
-    """None if the connection is not encrypted, or this system does not count what arrives."""
+    """Return the TLS records that arrive at a connection; None if it is not encrypted, or this
+    system does not count what arrives."""
     if sys.platform != "linux" or transport.get_extra_info("ssl_object") is None:
         return None
     connected = transport.get_extra_info("socket")

@@ -69,8 +69,8 @@ class TooManyCallsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a tool did not do what was asked. The sentences are complete, and in our own words;
-    `quoted` are facts that a site wrote, or that its text is part of."""
+    """The reason why a tool did not do what was asked. The sentences are complete, and in our own
+    words; `quoted` are facts that a site wrote, or that its text is part of."""
 
     what: str
     why: str

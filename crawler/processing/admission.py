@@ -23,7 +23,7 @@ from storage.store import Dropped, Looked, Moved, Outcome, Queued, Revisited
 
 
 class Stop(enum.Enum):
-    """Why no further URL of a host is judged under this permit."""
+    """The reason why no further URL of a host is judged under this permit."""
 
     ENOUGH = enum.auto()
     FULL_SOON = enum.auto()  # pages in flight may fill the host; they ask for more when they end

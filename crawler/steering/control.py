@@ -72,7 +72,7 @@ _T = TypeVar("_T")
 
 
 class ReloadSource(Protocol):
-    """Where a crawl's config comes from."""
+    """The source of a crawl's config."""
 
     def reload(self) -> Config:
         """Read the config again, with the options of the command line. Raises ConfigError."""
@@ -80,7 +80,7 @@ class ReloadSource(Protocol):
 
 
 class AlsoReloaded(Protocol):
-    """What a reload of the config renews as well."""
+    """Objects that a reload of the config renews as well."""
 
     def problems(self) -> Sequence[str]:
         """Return why it cannot be renewed: then nothing is."""

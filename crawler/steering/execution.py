@@ -40,7 +40,7 @@ Announcer = Callable[[commands.OperatorCommand[Any], Any, bool], None]
 
 
 class Place(Protocol):
-    """Where commands are executed."""
+    """The crawl or the database in which commands are executed."""
 
     config: Config
     clock: Clock

@@ -102,7 +102,7 @@ class HostUrls(Struct, frozen=True):
 
 
 def host_state(host: HostQueue, wait_s: float) -> HostState:
-    """`wait_s` as `Waiting.why` gives it."""
+    """Return the state of a host in memory. wait_s: that of `Waiting.why`."""
     if host.busy:
         return HostState.IN_FLIGHT
     if host.paused:

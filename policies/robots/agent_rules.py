@@ -166,7 +166,8 @@ class AgentRules:
 
     @property
     def memory_bytes(self) -> int:
-        """What the groups and the compiled rules take in memory, without the file, as estimated."""
+        """The memory that the groups and the compiled rules take, without the file, as
+        estimated."""
         agents = sum(len(group.agent_lines) for group in self._groups)
         size_bytes = len(self._kinds) + 300 * len(self._groups) + 120 * agents
         rules = self._rules
@@ -274,7 +275,7 @@ class AgentRules:
         return True
 
     def compared(self, path: str) -> str:
-        """`path` as the dialect compares it, for people."""
+        """Return `path` as the dialect compares it, for people."""
         forms = path_forms(octets(path), self.dialect.escapes)
         rules = self._rules or self._compile()
         form = forms[-1 if "%" in forms[0] or rules.escaped else 0]

@@ -115,7 +115,7 @@ def own_name(value: str) -> str:
 
 
 def library_name(value: str) -> str:
-    """Like `own_name`, as Google's library reads it."""
+    """Return what `own_name` does, as Google's library reads it."""
     return _cut(_LIBRARY_NAME, value.lower())
 
 

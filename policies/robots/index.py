@@ -76,7 +76,7 @@ class Index:
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes in memory, as estimated."""
+        """The memory that it takes, as estimated."""
         filed = sum(map(len, self._stems.values())) + sum(map(len, self._keys.values()))
         in_trees = sum(tree.patterns for tree in self._trees.values())
         patterns = len(self._wild) + filed + len(self._exact)

@@ -39,7 +39,7 @@ _NUMBER_MAX = 1e11  # more seconds than any time has
 
 
 class PrefetchShares(NamedTuple):
-    """How many queued URLs are prefetched, and how many visited ones that are due again."""
+    """The numbers of queued URLs, and of visited ones that are due again, to prefetch."""
 
     queued: int
     due: int

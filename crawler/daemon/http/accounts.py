@@ -183,7 +183,7 @@ class Sessions:
         return name
 
     def account(self, name: str) -> Account | None:
-        """Whose session this is; None if it has ended."""
+        """Return the account of a session; None if it has ended."""
         key = digest_of(name)
         found = self._open.get(key)
         if found is None:

@@ -165,7 +165,7 @@ class LivenessReporter(Observer):
         self._committed_s = self._clock.monotonic()
 
     async def is_healthy(self, control: Control, within_s: float) -> bool:
-        """False if the store does not answer within that time, or has committed none of the
+        """Return False if the store does not answer within that time, or has committed none of the
         outcomes waiting for that long. A crawl on hold waits on purpose."""
         if control.held:
             return True

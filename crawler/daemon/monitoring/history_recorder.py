@@ -62,7 +62,7 @@ class HistoryRecorder(Observer):
 
     @property
     def session(self) -> int:
-        """Of this process in its database; 0 before `recording`."""
+        """The session of this process in its database; 0 before `recording`."""
         return self._session
 
     # ------------------------------------------------------------ the observer
