@@ -21,7 +21,7 @@ from policies.holds import FaultOwner
 from policies.scope import ScopeRules, Skip
 from storage.store import HostClock, HostUpdate
 
-HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are in the store
+HOSTS_LEASED_MAX = 4_096  # hosts in memory; all others are in the store
 WAITING_NOTED = 1_000  # hosts that have had their pages; a summary shows a hundred
 CLAIM_HOSTS = 256  # leased in one transaction
 FULL_KEPT_MAX = 50_000  # hosts that have had their pages: half a kilobyte each
@@ -74,7 +74,7 @@ class HostLeases:
         self._elsewhere: dict[
             str, float
         ] = {}  # leased by other workers: when to ask for them again
-        self._hosts_max = HOSTS_HELD_MAX  # after sharing hosts out, until
+        self._hosts_max = HOSTS_LEASED_MAX  # after sharing hosts out, until
         self._shared_out_s = NEVER
         self._polled = 0
         self.full_until_s = NEVER  # there is no room, and none is looked for before
@@ -90,7 +90,7 @@ class HostLeases:
     @property
     def room(self) -> int:
         """How many more hosts may be leased."""
-        return HOSTS_HELD_MAX - len(self._permits)
+        return HOSTS_LEASED_MAX - len(self._permits)
 
     @property
     def _portion(self) -> int:
