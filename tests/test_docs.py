@@ -10,6 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from crawler.config import from_dict
+from crawler.frontier.host_queue import PREFETCH
+from crawler.processing.run_limits import FINISH_S
+from crawler.scheduling.host_leases import HOSTS_LEASED_MAX
+from crawler.scheduling.scheduler import LEAVE_S
+from crawler.scheduling.shared_crawl import RENEW_EVERY_S
 from storage.columns import VIEWS
 
 ROOT = Path(__file__).parents[1]
@@ -80,6 +85,19 @@ def test_the_architecture_names_each_base_class() -> None:
     }
     bullet = section("Invariants").partition("**Inheritance**")[2].partition("\n- ")[0]
     assert sorted(bases) == sorted(re.findall(r"`(_?[A-Z]\w+)`", bullet))
+
+
+def test_the_architecture_gives_the_numbers_of_the_code() -> None:
+    text = " ".join((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split())
+    for words in (
+        f"with up to {PREFETCH} of their best URLs each",
+        f"At most {HOSTS_LEASED_MAX:,} hosts are leased",
+        f"requests in flight finish within {FINISH_S:g} s",
+        f"committed if the store takes at most {LEAVE_S:g} s",
+    ):
+        assert words in text
+    assert RENEW_EVERY_S == 1.0
+    assert "renews its session once a second" in text
 
 
 def test_the_architecture_names_all_global_state() -> None:
