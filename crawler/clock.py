@@ -29,8 +29,7 @@ class Clock(Protocol):
     def wall(self) -> float: ...
 
     def boottime(self) -> float:
-        """Return the seconds from any moment, as `monotonic`, but counted while the machine sleeps
-        as well."""
+        """Return seconds as `monotonic` does, but counted while the machine sleeps as well."""
         ...
 
     def call_at(self, when_s: float, callback: Callable[[], None]) -> Timer:

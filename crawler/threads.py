@@ -132,9 +132,8 @@ class _DaemonThreads(Executor):
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """Return `work()`, run in a thread that does nothing else meanwhile; waits until one is
-    available. Once the caller is cancelled, nobody waits for it any more, not even the end of the
-    process."""
+    """Return `work()`, run in a thread that does nothing else; waits until one is available. Once
+    the caller is cancelled, nobody waits for it any more, not even the end of the process."""
     said = False
     while True:
         call = partial(contextvars.copy_context().run, work)

@@ -96,8 +96,7 @@ class Hold(Struct, frozen=True, kw_only=True):
 
 
 def probe_delay_s(probes: int) -> float:
-    """Return the seconds until the next probe after `probes` failed ones in a row: from 1 s up to
-    60 s."""
+    """Return seconds until the next probe after `probes` failed ones in a row: from 1 to 60 s."""
     return _PROBE_FIRST_S[probes] if probes < len(_PROBE_FIRST_S) else _PROBE_THEN_S
 
 
@@ -146,8 +145,7 @@ def after_failure(
 
 
 def unknown_min(hosts_reached: int, hosts_dead: int) -> int:
-    """Return how many new hosts must fail in a row, given how many have answered and how many have
-    not."""
+    """Return how many new hosts must fail in a row, given how many have answered or not."""
     if not hosts_reached:
         return UNKNOWN_MIN
     dead = (hosts_dead + 1) / (hosts_reached + hosts_dead + 2)

@@ -104,8 +104,7 @@ def is_too_long(
 
 
 def rel_nofollow(rel: str | None) -> bool:
-    """Return whether a rel attribute has the keyword `nofollow`; `ugc` and `sponsored` are
-    ignored."""
+    """Return whether a rel attribute contains `nofollow`; `ugc` and `sponsored` are ignored."""
     return rel is not None and "nofollow" in rel.lower().split()
 
 

@@ -38,7 +38,7 @@ class Window(Struct, frozen=True):
     end_s: int
 
     def wait_s(self, wall_s: float) -> float:
-        """Return the seconds from the Unix time `wall_s` until the window opens; 0.0 while it is
+        """Return seconds from the Unix time `wall_s` until the window opens; 0.0 while it is
         open."""
         day_s = wall_s % DAY_S
         length_s = (self.end_s - self.start_s) % DAY_S or DAY_S
@@ -170,8 +170,7 @@ def _larger(a: float | None, b: float | None) -> float | None:
 
 
 class PolitenessDelay(Struct, frozen=True):
-    """The delay of a host: seconds without a request after the end of a contact, and their
-    source."""
+    """The delay of a host after the end of a contact, in seconds, and what determined it."""
 
     delay_s: float
     source: str

@@ -110,14 +110,12 @@ def interval_s(
 
 
 def due_in_s(interval_s: float, ends_in_s: float) -> float:
-    """Return the seconds until the next visit of a page that stops being available in
-    `ends_in_s`."""
+    """Return seconds until the next visit of a page that stops being available in `ends_in_s`."""
     return min(interval_s, max(_END_S_MIN, ends_in_s + 1.0))
 
 
 def is_modified_since_visit(listing: Listing | None, *, visited_at: float, now_s: float) -> bool:
-    """Return whether a sitemap reports a change since the last visit, so that the page is due
-    immediately.
+    """Return whether a sitemap reports a change since the last visit, so that it is due.
 
     A `lastmod` in the future is ignored; otherwise the page would be visited again and again.
     """

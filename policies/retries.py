@@ -77,8 +77,7 @@ class RetryLater(Struct, frozen=True, kw_only=True):
 
 
 class GiveUp(Struct, frozen=True, kw_only=True):
-    """The decision to make no further attempt. `attempts`: all requests made, refused ones
-    included."""
+    """The decision to try no more. `attempts`: all requests made, refused ones included."""
 
     attempts: int
 
@@ -147,8 +146,7 @@ def retry_delay_s(failures: int) -> float:
 
 
 def tried_for_s(failures: int) -> float:
-    """Return the seconds between the first and the last of `failures` in a row, by their retry
-    delays.
+    """Return seconds from the first to the last of `failures` in a row, by their retry delays.
 
     Not measured by the wall clock, so that time without attempts (no crawl was running, or our own
     network was down) does not count.

@@ -333,14 +333,12 @@ class Scope:
         return url in self._leads
 
     def is_external(self, url: str, host: str) -> bool:
-        """Return whether a URL that is no seed is out of scope, and links to its host are
-        checked."""
+        """Return whether a URL, no seed, is out of scope, and links to its host are checked."""
         known = self._hosts.get(host) or self._host(host)
         return known.outside and known.rules.check_external and url not in self._leads
 
     def wants_type(self, content_type: str | None, *, host: str) -> bool:
-        """Return whether `content_types` of the host includes a declared type; parameters are
-        ignored.
+        """Return whether `content_types` of the host include a type; parameters are ignored.
 
         A missing type counts as `application/octet-stream` (RFC 9110, 8.3).
         """

@@ -89,8 +89,7 @@ def keep_freed_memory() -> bool:
 
 
 def run(main: Coroutine[object, object, T]) -> T:
-    """Call asyncio.run. It is imported only here, because the help of a command does not need
-    it."""
+    """Call asyncio.run, imported here because the help of a command does not need it."""
     import asyncio
 
     make_logs_safe()

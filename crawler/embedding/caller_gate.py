@@ -359,8 +359,7 @@ class CallerGate:
             self.waits.look(line)
 
     def settled(self, origins: Iterable[Origin]) -> None:
-        """The robots.txt of these origins were fetched or parsed: wake the callers that wait for
-        them."""
+        """Wake callers: the robots.txt of these origins were fetched or parsed."""
         for origin in origins:
             self._verdicts.wake(origin.name)
             self.gave_up(origin.host.slot)

@@ -93,8 +93,7 @@ def bound_reads(transport: asyncio.BaseTransport) -> None:
 
 
 def tls_records(transport: asyncio.BaseTransport) -> TlsRecords | None:
-    """Return the TLS records that arrive at a connection; None if it is not encrypted, or this
-    system does not count what arrives."""
+    """Return its TLS records; None if it is not encrypted, or this system does not count them."""
     if sys.platform != "linux" or transport.get_extra_info("ssl_object") is None:
         return None
     connected = transport.get_extra_info("socket")

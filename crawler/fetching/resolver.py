@@ -98,8 +98,7 @@ class Resolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the addresses of a name, for aiohttp. Raises NameLookupError and
-        AddressRefusedError."""
+        """Return addresses for aiohttp. Raises NameLookupError and AddressRefusedError."""
         exchange = current_exchange()
         if exchange is not None:
             exchange.resolving()

@@ -195,8 +195,7 @@ class Rates:
 
 
 def unvisited_page(outcome: Outcome, about: About) -> FailedPage | BlockedPage | None:
-    """Return the failed or blocked page of an outcome; None for one that has a page, or is none
-    yet."""
+    """Return the event of an outcome without a page; None: it has one, or is none yet."""
     source, verdict = about
     data = source.data if isinstance(source, CrawledPage) else value_of(source.data)
     if isinstance(outcome, Failed):

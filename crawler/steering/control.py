@@ -235,8 +235,7 @@ class Control:
         return state, wait_s, reason
 
     def live_waits(self) -> dict[str, LiveWait]:
-        """Return what each host in memory waits for. Looks at all of them: call it every few
-        seconds."""
+        """Return what hosts in memory wait for. Looks at all of them: call it every few seconds."""
         found = {}
         for held in self._frontier.permits:
             _, wait_s, reason = self._wait_of(held)

@@ -29,7 +29,7 @@ class RequestLog(list[LoggedRequest]):
         return [entry.path for entry in self.requests(host)]
 
     def gaps(self, host: str | None = None) -> list[float]:
-        """Return the seconds from the end of all earlier requests to the start of each; negative:
+        """Return seconds from the end of earlier requests to the start of each; negative:
         overlap."""
         gaps = []
         end_s = -math.inf

@@ -166,8 +166,7 @@ class AgentRules:
 
     @property
     def memory_bytes(self) -> int:
-        """The memory that the groups and the compiled rules take, without the file, as
-        estimated."""
+        """The memory of the groups and the compiled rules, without the file, as estimated."""
         agents = sum(len(group.agent_lines) for group in self._groups)
         size_bytes = len(self._kinds) + 300 * len(self._groups) + 120 * agents
         rules = self._rules

@@ -130,8 +130,7 @@ def is_star(value: str, dialect: Dialect) -> bool:
 
 
 def names_token(value: str, token: str, dialect: Dialect) -> bool:
-    """Return whether an agent value (not `*`) names a token, which is in the form of
-    `own_token`."""
+    """Return whether an agent value (not `*`) names a token in the form of `own_token`."""
     if not token:
         return False
     value = value.lower()

@@ -13,8 +13,7 @@ _SLACK_S: Final = 1.0  # a clock that differs by less was slewed, not set
 
 
 def elapsed_s() -> float:
-    """Return the seconds of this machine's clock that nobody can set, and that counts sleep,
-    too."""
+    """Return seconds of this machine's clock that nobody can set, and that counts sleep, too."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
