@@ -269,7 +269,7 @@ async def _once(event: asyncio.Event, call: Callable[[], object]) -> None:
 
 
 def plainest(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Of the exceptions raised together, return the one to report: a StoreError if there is one."""
+    """Return the one to report of exceptions raised together: a StoreError if there is one."""
     leaves: list[BaseException] = []
     stack: list[BaseException] = [group]
     while stack:

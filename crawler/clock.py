@@ -29,7 +29,7 @@ class Clock(Protocol):
     def wall(self) -> float: ...
 
     def boottime(self) -> float:
-        """Seconds from any moment, as `monotonic`, but counted while the machine sleeps as well."""
+        """Return seconds as `monotonic` does, but counted while the machine sleeps as well."""
         ...
 
     def call_at(self, when_s: float, callback: Callable[[], None]) -> Timer:

@@ -42,7 +42,7 @@ def contained(doing: str, error: Exception) -> str:
 
 
 def is_memory(error: BaseException) -> bool:
-    """Whether memory ran out. selectolax raises its own error when it cannot allocate a parser."""
+    """Return whether memory ran out. selectolax raises its own error when it cannot allocate."""
     return isinstance(error, MemoryError) or type(error).__name__ == "SelectolaxError"
 
 

@@ -25,5 +25,5 @@ class LeasedDomains:
         return len(self._hosts_of) > 1
 
     def may_crowd(self, domain: str) -> bool:
-        """Whether the domain has several hosts, and there are hosts of others."""
+        """Return whether the domain has several hosts, and there are hosts of others."""
         return len(self._hosts_of) > 1 and self._hosts_of.get(domain, 1) > 1

@@ -51,7 +51,7 @@ class InvalidCommandError(ValueError):
 
 
 class UnknownHost(LookupError):  # noqa: N818 - named for the condition, like the others
-    """No URL on this host was ever queued."""
+    """Raised for a host of which no URL was ever queued."""
 
     def __init__(self, host: str) -> None:
         super().__init__(f'unknown host "{host}": no URL on this host has ever been queued')
@@ -153,7 +153,7 @@ class OperatorCommand(
     dry_run: bool = False
 
     def logged(self, result: Result) -> Mapping[str, object]:
-        """What the log and the event stream say of the command, besides its name."""
+        """Return what the log and the event stream say of the command, besides its name."""
         return {}
 
 
@@ -197,7 +197,7 @@ class HostCommand(OperatorCommand[Controlled], frozen=True, kw_only=True):
 
     @property
     def setting(self) -> Mapping[str, Any]:
-        """What it sets for a host: the arguments of `Store.set_controls`."""
+        """The controls that it sets for a host: the arguments of `Store.set_controls`."""
         raise NotImplementedError
 
     @property

@@ -27,7 +27,7 @@ _log = logging.getLogger("courtly.threads")
 
 
 def is_lack(error: BaseException) -> bool:
-    """Whether this error means that no thread could be started."""
+    """Return whether this error means that no thread could be started."""
     return isinstance(error, RuntimeError) and "start new thread" in str(error)
 
 
@@ -58,7 +58,7 @@ class Threads(ThreadPoolExecutor):
             # The existing threads will run it: it is already in their queue.
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`work(*args, **kwargs)` in a thread of the pool, like `asyncio.to_thread`."""
+        """Return `work(*args, **kwargs)`, run in a thread of the pool, like `asyncio.to_thread`."""
         said = False
         while True:
             try:
@@ -81,7 +81,7 @@ def start() -> None:
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """`work(*args, **kwargs)` in a thread; waits until one is available."""
+    """Return `work(*args, **kwargs)`, run in a thread; waits until one is available."""
     return await _shared().run(work, *args, **kwargs)
 
 
@@ -132,8 +132,8 @@ class _DaemonThreads(Executor):
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """`work()` in a thread that does nothing else meanwhile; waits until one is available. Once the
-    caller is cancelled, nobody waits for it any more, not even the end of the process."""
+    """Return `work()`, run in a thread that does nothing else; waits until one is available. Once
+    the caller is cancelled, nobody waits for it any more, not even the end of the process."""
     said = False
     while True:
         call = partial(contextvars.copy_context().run, work)
@@ -147,8 +147,8 @@ async def in_daemon_thread(work: Callable[[], T]) -> T:
 
 
 def result_or_error(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
-    """`work(*args, **kwargs)`, or the exception that it raised: for functions of users, because a
-    thread cannot raise StopIteration into a coroutine."""
+    """Return `work(*args, **kwargs)`, or the exception that it raised: for functions of users,
+    because a thread cannot raise StopIteration into a coroutine."""
     try:
         return work(*args, **kwargs)
     except Exception as error:  # noqa: BLE001

@@ -80,7 +80,7 @@ class AddressRules(Struct, frozen=True):
         return cls(tuple(_parse_range(text) for text in ranges))
 
     def judge(self, address: str) -> str | None:
-        """None if this address may be connected to, otherwise a sentence with the reason.
+        """Return None if this address may be connected to, otherwise a sentence with the reason.
 
         address: a literal in the form of the socket module; an IPv6 zone is ignored. An IPv4
         address inside an IPv6 one (mapped, 6to4, Teredo, NAT64, ISATAP) is judged as well."""
@@ -103,7 +103,7 @@ class AddressRules(Struct, frozen=True):
         return None
 
     def names(self, address: str) -> bool:
-        """Whether `[network] allow` contains this address."""
+        """Return whether `[network] allow` contains this address."""
         parsed = _parse_address(address)
         return parsed is not None and self._allowed(parsed)
 
@@ -112,8 +112,8 @@ class AddressRules(Struct, frozen=True):
 
 
 def is_loopback(host_or_address: str) -> bool:
-    """Whether a host is this machine by its spelling alone (law 10): `localhost` or a loopback
-    address in any form. `[network] resolve` is not considered."""
+    """Return whether a host is this machine by its spelling alone (law 10): `localhost` or a
+    loopback address in any form. `[network] resolve` is not considered."""
     if host_or_address.rstrip(".").lower() == "localhost":
         return True
     address = _parse_address(host_or_address.removeprefix("[").removesuffix("]"))

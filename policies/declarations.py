@@ -51,18 +51,18 @@ class Declared(Struct, frozen=True):
         return ";".join(f"{name}={value}" for name, value in sorted(self.items.items()))
 
     def directives(self, now_s: float) -> Directives:
-        """What the header, and the end of the page's availability, demand at a time."""
+        """Return what the header, and the end of the page's availability, demand at a time."""
         tag, body = (_directives(self.items.get(name, "")) for name in (_TAG, _BODY))
         return tag.merge(body).at(now_s)
 
     def changed(self, other: Declared, *, at: tuple[float, float]) -> bool:
-        """Whether this says something else than another did. at: the times of that and this, in
-        Unix seconds. The end of its availability counts when it has come."""
+        """Return whether this says something else than another did. at: the times of that and this,
+        in Unix seconds. The end of its availability counts when it has come."""
         then_s, now_s = at
         return _compared(other, then_s) != _compared(self, now_s)
 
     def ban(self, now_s: float) -> str | None:
-        """Why sinks may not keep the page as it was, in the word of a directive."""
+        """Return why sinks may not keep the page as it was, in the word of a directive."""
         found = self.directives(now_s)
         return "noindex" if not found.index else None if found.archive else "noarchive"
 

@@ -39,7 +39,7 @@ class Globs:
         self._suffixes = tuple(suffixes)
 
     def match(self, text: str) -> bool:
-        """Whether any of the patterns matches the whole string."""
+        """Return whether any of the patterns matches the whole string."""
         if text in self._exact or text.startswith(self._prefixes) or text.endswith(self._suffixes):
             return True
         return any(_fits(text, *pieces) for pieces in self._pieces)

@@ -47,18 +47,18 @@ _REFUSED_METHODS: Final = frozenset({"CONNECT", "TRACE", "TRACK"})
 
 
 def may_leave_origin(name: str) -> bool:
-    """Whether a header that was given for one origin may be sent to another, where a redirect
-    leads."""
+    """Return whether a header that was given for one origin may be sent to another, where a
+    redirect leads."""
     return name.lower() in _HARMLESS
 
 
 def is_refused_method(method: str) -> bool:
-    """Whether a method, in any case, echoes the request or opens a tunnel."""
+    """Return whether a method, in any case, echoes the request or opens a tunnel."""
     return method.upper() in _REFUSED_METHODS
 
 
 def is_token(text: str) -> bool:
-    """Whether a string can be a method or the name of a header."""
+    """Return whether a string can be a method or the name of a header."""
     return _TOKEN.fullmatch(text) is not None
 
 
@@ -73,7 +73,7 @@ def field_value(value: str) -> str:
 
 
 def is_of_connection(name: str) -> bool:
-    """Whether a header describes the connection or the length of the message, or is meant for a
-    proxy, so that no caller may set it."""
+    """Return whether a header describes the connection or the length of the message, or is meant
+    for a proxy, so that no caller may set it."""
     lower = name.lower()
     return lower in _OF_CONNECTIONS or lower.startswith("proxy-")

@@ -41,7 +41,7 @@ class HoldReason(enum.StrEnum):
 
 
 class FaultOwner(enum.Enum):
-    """Who handles faults of this machine and its network.
+    """The party that handles faults of this machine and its network.
 
     CRAWL: one holds the crawl until it has passed; what it cost is repeated, and charged to nobody.
     CALLER: it is the result of the request that met it, which the caller handles.
@@ -96,7 +96,7 @@ class Hold(Struct, frozen=True, kw_only=True):
 
 
 def probe_delay_s(probes: int) -> float:
-    """Seconds until the next probe after `probes` failed ones in a row: from 1 s up to 60 s."""
+    """Return seconds until the next probe after `probes` failed ones in a row: from 1 to 60 s."""
     return _PROBE_FIRST_S[probes] if probes < len(_PROBE_FIRST_S) else _PROBE_THEN_S
 
 
@@ -145,7 +145,7 @@ def after_failure(
 
 
 def unknown_min(hosts_reached: int, hosts_dead: int) -> int:
-    """How many new hosts must fail in a row, given how many have answered and how many have not."""
+    """Return how many new hosts must fail in a row, given how many have answered or not."""
     if not hosts_reached:
         return UNKNOWN_MIN
     dead = (hosts_dead + 1) / (hosts_reached + hosts_dead + 2)
@@ -155,7 +155,7 @@ def unknown_min(hosts_reached: int, hosts_dead: int) -> int:
 def is_outage(
     evidence: OutageEvidence, *, hosts_reached: int, hosts_dead: int, silent_s: float
 ) -> bool:
-    """Whether these failures show that our own network is down.
+    """Return whether these failures show that our own network is down.
 
     hosts_reached: the number of distinct hosts that have answered. Of two, both must fail; one
     alone

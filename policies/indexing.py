@@ -94,7 +94,7 @@ def from_meta(metas: Iterable[tuple[str, str]], tokens: Sequence[str]) -> Direct
 def is_too_long(
     values: Iterable[str], metas: Iterable[tuple[str, str]], tokens: Sequence[str]
 ) -> bool:
-    """Whether the end of one of these headers or meta elements is beyond the limit."""
+    """Return whether the end of one of these headers or meta elements is beyond the limit."""
     for value in values:
         if len(value) > _CHARS_MAX:
             return True
@@ -107,7 +107,7 @@ def is_too_long(
 
 
 def rel_nofollow(rel: str | None) -> bool:
-    """Whether a rel attribute has the keyword `nofollow`; `ugc` and `sponsored` are ignored."""
+    """Return whether a rel attribute contains `nofollow`; `ugc` and `sponsored` are ignored."""
     return rel is not None and "nofollow" in rel.lower().split()
 
 

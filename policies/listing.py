@@ -13,7 +13,7 @@ from msgspec import Struct
 
 
 class Changefreq(enum.StrEnum):
-    """sitemaps.org, "changefreq": a hint, not a command."""
+    """The "changefreq" of sitemaps.org: a hint, not a command."""
 
     ALWAYS = "always"
     HOURLY = "hourly"

@@ -38,7 +38,8 @@ class Window(Struct, frozen=True):
     end_s: int
 
     def wait_s(self, wall_s: float) -> float:
-        """Seconds from the Unix time `wall_s` until the window opens; 0.0 while it is open."""
+        """Return seconds from the Unix time `wall_s` until the window opens; 0.0 while it is
+        open."""
         day_s = wall_s % DAY_S
         length_s = (self.end_s - self.start_s) % DAY_S or DAY_S
         if (day_s - self.start_s) % DAY_S < length_s:
@@ -169,7 +170,7 @@ def _larger(a: float | None, b: float | None) -> float | None:
 
 
 class PolitenessDelay(Struct, frozen=True):
-    """Seconds without a request to a host after the end of a contact, and what determined them."""
+    """The delay of a host after the end of a contact, in seconds, and what determined it."""
 
     delay_s: float
     source: str
@@ -221,8 +222,8 @@ def smoothed_latency_s(latency_s: float | None, newest_s: float) -> float:
 
 
 def window_wait_s(rules: PacingRules, ask: RobotsPacing, wall_s: float) -> float:
-    """Seconds until visits are welcome: by the configured window and any window of robots.txt.
-    DELAY_S_MAX: these have no hour in common."""
+    """Return the seconds until visits are welcome: by the configured window and any window of
+    robots.txt. DELAY_S_MAX: these have no hour in common."""
     windows = _welcome(rules.visit_window, ask.windows)
     return min((window.wait_s(wall_s) for window in windows), default=DELAY_S_MAX)
 
@@ -236,5 +237,5 @@ def _welcome(ours: Window | None, theirs: tuple[Window, ...]) -> tuple[Window, .
 
 
 def lanes(rules: PacingRules, ask: RobotsPacing, *, backing_off: bool) -> int:
-    """How many contacts with a host may be open at a time (law 1)."""
+    """Return how many contacts with a host may be open at a time (law 1)."""
     return 1 if backing_off or ask.alone else rules.concurrency_per_host

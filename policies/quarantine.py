@@ -22,12 +22,12 @@ QUARANTINED: Final = (
 
 
 def is_suspect(state: RobotsState) -> bool:
-    """Whether no other suspect file may be in flight at the same time."""
+    """Return whether no other suspect file may be in flight at the same time."""
     return state.error == _SUSPECT or is_quarantined(state)
 
 
 def is_quarantined(state: RobotsState) -> bool:
-    """Whether its origin is closed, whatever else is known or configured."""
+    """Return whether its origin is closed, whatever else is known or configured."""
     return state.error == QUARANTINED
 
 

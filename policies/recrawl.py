@@ -91,7 +91,7 @@ def interval_s(
     before_s: float | None = None,
     listing: Listing | None = None,
 ) -> float:
-    """Seconds until the next visit after one that had an answer.
+    """Return the seconds until the next visit after one that had an answer.
 
     before_s: the interval before this visit.
 
@@ -110,12 +110,12 @@ def interval_s(
 
 
 def due_in_s(interval_s: float, ends_in_s: float) -> float:
-    """Seconds until the next visit of a page that stops being available in `ends_in_s`."""
+    """Return seconds until the next visit of a page that stops being available in `ends_in_s`."""
     return min(interval_s, max(_END_S_MIN, ends_in_s + 1.0))
 
 
 def is_modified_since_visit(listing: Listing | None, *, visited_at: float, now_s: float) -> bool:
-    """Whether a sitemap reports a change since the last visit, so that the page is due immediately.
+    """Return whether a sitemap reports a change since the last visit, so that it is due.
 
     A `lastmod` in the future is ignored; otherwise the page would be visited again and again.
     """
@@ -124,8 +124,8 @@ def is_modified_since_visit(listing: Listing | None, *, visited_at: float, now_s
 
 
 def retry_in_s(rules: RecrawlRules, failures: int) -> float:
-    """Seconds until the next attempt after `failures` in a row without an answer: the retry delay,
-    but no later than the next regular visit."""
+    """Return the seconds until the next attempt after `failures` in a row without an answer: the
+    retry delay, but no later than the next regular visit."""
     return min(retry_delay_s(failures), max(60.0, rules.interval_s))
 
 
@@ -138,7 +138,7 @@ def is_changed(
     target: tuple[str | None, str | None] = (None, None),
     content_type: tuple[str | None, str | None] = (None, None),
 ) -> bool:
-    """Whether a page has changed; each pair is of the previous answer and this one.
+    """Return whether a page has changed; each pair is of the previous answer and this one.
 
     The bodies decide if both were read, otherwise the validators. Without either, the page counts
     as unchanged. What it declares of its use is compared besides (`policies.declarations`)."""

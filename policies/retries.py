@@ -52,7 +52,7 @@ _DOUBLINGS_MAX: Final = 40  # beyond every maximum here, and far from overflow
 
 
 def is_address_refused(error: str) -> bool:
-    """Whether an error ("CODE: sentence") says that the config does not allow an address."""
+    """Return whether an error ("CODE: sentence") says that the config does not allow an address."""
     return error.startswith(f"{FailureCode.ADDRESS}:")
 
 
@@ -77,7 +77,7 @@ class RetryLater(Struct, frozen=True, kw_only=True):
 
 
 class GiveUp(Struct, frozen=True, kw_only=True):
-    """No further attempt. `attempts`: all requests made, refused ones included."""
+    """The decision to try no more. `attempts`: all requests made, refused ones included."""
 
     attempts: int
 
@@ -134,7 +134,7 @@ def after_no_connection(
 
 
 def retry_delay_s(failures: int) -> float:
-    """Seconds until the next attempt: 2 s, 10 s, 30 s, then 60 s doubling up to 6 h.
+    """Return the seconds until the next attempt: 2 s, 10 s, 30 s, then 60 s doubling up to 6 h.
 
     failures: in a row, the last one included.
     """
@@ -146,7 +146,7 @@ def retry_delay_s(failures: int) -> float:
 
 
 def tried_for_s(failures: int) -> float:
-    """Seconds between the first and the last of `failures` in a row, by their retry delays.
+    """Return seconds from the first to the last of `failures` in a row, by their retry delays.
 
     Not measured by the wall clock, so that time without attempts (no crawl was running, or our own
     network was down) does not count.

@@ -115,7 +115,7 @@ class RobotsFetch(Struct, frozen=True, kw_only=True):
 
 
 def is_due(state: RobotsState, now_s: float) -> bool:
-    """Whether robots.txt must be fetched before anything else of this origin."""
+    """Return whether robots.txt must be fetched before anything else of this origin."""
     at_s = next_due_at(state)
     if at_s is None or now_s >= at_s:
         return True
@@ -143,7 +143,7 @@ def next_due_at(state: RobotsState) -> float | None:
 
 
 def copy_age_s(state: RobotsState, now_s: float) -> float:
-    """Seconds since the copy was fetched or confirmed; infinite if there is none."""
+    """Return the seconds since the copy was fetched or confirmed; infinite if there is none."""
     return now_s - state.copy_at if state.copy_at is not None else math.inf
 
 

@@ -24,7 +24,7 @@ _PORT: Final = re.compile(r"[0-9]{1,5}(?:[/?#]|$)")
 
 
 def is_mistyped(href: str) -> bool:
-    """Whether the scheme of an href, which is not http or https, is a typo.
+    """Return whether the scheme of an href, which is not http or https, is a typo.
 
     It is one letter off ("htps:", "hhttp:", "mialto:"), two off before a slash ("htpt://"), ends in
     "http" or "https" ("xxhttps://"), or is a host before a port ("example.com:8080/", which URL

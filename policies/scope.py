@@ -99,7 +99,7 @@ HOPS_MAX: Final = 100  # the maximum of the setting for redirects in a row
 
 
 class Skip(enum.StrEnum):
-    """Why a URL was skipped. The reason for a limit is the name of its config key."""
+    """The reason why a URL was skipped; for a limit the name of its config key."""
 
     SCHEME = "scheme"
     UNPARSABLE = "unparsable"
@@ -291,7 +291,7 @@ class Scope:
         lead: bool = False,
         link: bool = False,
     ) -> Skip | None:
-        """None if a canonical URL is in scope, otherwise the reason why not.
+        """Return None if a canonical URL is in scope, otherwise the reason why not.
 
         host: that of the URL. depth: its links from a seed.
         seed: it was given by the user, so that include patterns, which select links, do not apply.
@@ -329,16 +329,16 @@ class Scope:
             self._leads.add(url)
 
     def is_lead(self, url: str) -> bool:
-        """Whether a seed redirects to a URL that was external."""
+        """Return whether a seed redirects to a URL that was external."""
         return url in self._leads
 
     def is_external(self, url: str, host: str) -> bool:
-        """Whether a URL that is no seed is out of scope, and links to its host are checked."""
+        """Return whether a URL, no seed, is out of scope, and links to its host are checked."""
         known = self._hosts.get(host) or self._host(host)
         return known.outside and known.rules.check_external and url not in self._leads
 
     def wants_type(self, content_type: str | None, *, host: str) -> bool:
-        """Whether `content_types` of the host includes a declared type; parameters are ignored.
+        """Return whether `content_types` of the host include a type; parameters are ignored.
 
         A missing type counts as `application/octet-stream` (RFC 9110, 8.3).
         """

@@ -105,7 +105,7 @@ _AT_ONCE: Final = 2_000
 
 
 def canonical_all(hrefs: Sequence[str], base: str) -> list[str | None]:
-    """`canonical` for many hrefs of one page, faster than one by one."""
+    """Return `canonical` of many hrefs of one page, faster than one by one."""
     found: list[str | None] = []
     for start in range(0, len(hrefs), _AT_ONCE):
         found += _canonical_some(hrefs[start : start + _AT_ONCE], base)
@@ -309,7 +309,7 @@ def host_of(url: str) -> str:
 
 
 def same_host(a: str, b: str) -> bool:
-    """Whether two host names are of the same machine: a trailing dot does not count."""
+    """Return whether two host names are of the same machine: a trailing dot does not count."""
     return a == b or without_root_dot(a) == without_root_dot(b)
 
 

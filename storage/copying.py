@@ -66,7 +66,7 @@ TABLES: Final = (
 
 
 class CrawlState(Struct, frozen=True, kw_only=True):
-    """What a database holds once."""
+    """The values that a database has once."""
 
     secret: bytes  # the key of the fingerprints of URLs; no two crawls have the same
     session: int  # the newest
@@ -128,7 +128,7 @@ class CopyTarget(Protocol):
 
 
 class CopyProgress(Struct, frozen=True):
-    """How much of a table was copied by now, without what an earlier attempt copied."""
+    """The part of a table that was copied by now, without what an earlier attempt copied."""
 
     table: str
     rows: int

@@ -16,7 +16,7 @@ ROWS_MAX: Final = 1000  # of one page, which the caller holds in memory
 
 
 class HostFilter(enum.StrEnum):
-    """Which hosts a page contains."""
+    """The choice of the hosts that a page contains."""
 
     ALL = "all"
     QUEUED = "queued"  # with URLs to visit

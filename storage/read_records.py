@@ -46,7 +46,7 @@ class UrlList(enum.StrEnum):
 
 
 class UrlFilter(Struct, frozen=True, kw_only=True):
-    """Which URLs a page contains. `code` applies to failed URLs, `status` to visited ones."""
+    """The URLs that a page contains. `code` applies to failed URLs, `status` to visited ones."""
 
     state: UrlList
     host: str | None = None

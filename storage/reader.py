@@ -19,7 +19,7 @@ from storage.engine import (
 )
 from storage.engine.counters import stored_stats
 from storage.engine.databases import ReadDatabase
-from storage.engine.link_table import some_seeds
+from storage.engine.link_table import known_urls, some_seeds
 from storage.engine.statements import Statements
 from storage.engine.view_rows import ROWS_AT_ONCE, ViewRows
 from storage.paging import findable
@@ -138,6 +138,7 @@ class Reader:
     urls_page = reading(url_pages.urls_page)
     failures_by_code = reading(url_pages.failures_by_code)
     seeds_page = reading(url_pages.seeds_page)
+    known_urls = reading(known_urls)
     next_urls = reading(url_pages.next_urls)
     sampled_urls = reading(url_pages.sampled_urls)
     host = reading(row_lookup.host_of)

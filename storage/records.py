@@ -130,7 +130,7 @@ class Glance(Struct, frozen=True, kw_only=True):
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
-    """When work of hosts that are not leased falls due; None: there is none."""
+    """The times when work of hosts that are not leased falls due; None: there is none."""
 
     claimable_in_s: float | None  # the first host with queued URLs
     robots_in_s: float | None  # the first robots.txt that URLs depend on
@@ -166,8 +166,8 @@ class Completed(Struct, frozen=True, kw_only=True):
 
 
 class WorkerHold(Struct, frozen=True, kw_only=True):
-    """Why a worker sends no requests: a reason of `policies.holds`, in words, and since when (Unix
-    seconds)."""
+    """The reason why a worker sends no requests: a reason of `policies.holds`, in words, and since
+    when (Unix seconds)."""
 
     reason: str
     sentence: str

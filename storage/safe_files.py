@@ -59,8 +59,8 @@ def open_stream(path: Path) -> int:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path given by the user names an output that is written to as it is, and cannot be
-    replaced by a file of that name: /dev/stdout, /dev/null, a terminal, a FIFO."""
+    """Return whether a path given by the user names an output that is written to as it is, and
+    cannot be replaced by a file of that name: /dev/stdout, /dev/null, a terminal, a FIFO."""
     name = os.path.abspath(path)  # noqa: PTH100 - "..", too, without following links
     if name in ("/dev/stdout", "/dev/stderr") or name.startswith(("/dev/fd/", "/proc/self/fd/")):
         return True

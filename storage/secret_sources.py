@@ -19,7 +19,7 @@ class SecretError(Exception):
 
 
 def is_source(text: str) -> bool:
-    """Whether a string is `env:NAME` or `file:PATH`."""
+    """Return whether a string is `env:NAME` or `file:PATH`."""
     if text.startswith("file:"):
         try:
             return bool(one_line(text[5:]).strip())

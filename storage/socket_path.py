@@ -15,7 +15,7 @@ _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 def socket_path(database: Path) -> Path:
-    """`crawl.db.sock` beside the file `crawl.db`, with symbolic links resolved."""
+    """Return `crawl.db.sock` beside the file `crawl.db`, with symbolic links resolved."""
     file = real_path(database)
     return file.with_name(file.name + ".sock")
 

@@ -254,8 +254,8 @@ class Store:
         self._calls.database.in_flight.remove(id_)
 
     def robots_in_flight(self, slot: str, origin: str) -> None:
-        """As `in_flight`, for fetching, parsing and storing the robots.txt of an origin, until
-        `robots_not_in_flight`; see `policies.quarantine`."""
+        """Record, as `in_flight` does, that the robots.txt of an origin is fetched, parsed and
+        stored, until `robots_not_in_flight`; see `policies.quarantine`."""
         self._calls.database.in_flight.add((slot, origin))
 
     def robots_not_in_flight(self, slot: str, origin: str) -> None:

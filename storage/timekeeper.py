@@ -57,7 +57,7 @@ _SLACK_S = 1.0  # clocks that are closer count as equal, so that slewing correct
 
 
 class Uptime(Struct, frozen=True):
-    """How long a machine has been up, including sleep, since a certain boot."""
+    """The time that a machine has been up, including sleep, since a certain boot."""
 
     boot: str
     uptime_s: float
@@ -99,6 +99,14 @@ def machine_uptime() -> Uptime | None:
     return None if boot is None else Uptime(boot, time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
+class Stamp(Struct, frozen=True, array_like=True):
+    """The time when a row was stored; `boot` and `uptime_s` are those of `Moment.stamp`."""
+
+    tick: int  # of the database
+    boot: int | None
+    uptime_s: float | None
+
+
 class Moment(Struct, frozen=True):
     """The time of one transaction, by the store's clock and by the wall clock."""
 
@@ -120,15 +128,15 @@ class Moment(Struct, frozen=True):
         """Return this moment, as it is stored beside what is true of it: boot and uptime."""
         return self.uptime.boot_key, self.uptime.uptime_s
 
-    def passed_s(self, tick: int, boot: int | None, uptime_s: float | None) -> float:
-        """Seconds that have certainly passed since something was stored with this stamp, by a
-        worker on this machine or, with the tick, on any other. No clock that can be set has a say.
-        """
+    def passed_s(self, stamp: Stamp) -> float:
+        """Return the seconds that have certainly passed since something was stored with this stamp,
+        by a worker on this machine or, with the tick, on any other. No clock that can be set has a
+        say."""
         now_s = self.uptime.uptime_s
         since_s = now_s
-        if boot == self.uptime.boot_key and uptime_s is not None:
-            since_s = min(since_s, uptime_s)
-        elif self.ticks is not None and (seen_s := self.ticks.seen_s(tick)) is not None:
+        if stamp.boot == self.uptime.boot_key and stamp.uptime_s is not None:
+            since_s = min(since_s, stamp.uptime_s)
+        elif self.ticks is not None and (seen_s := self.ticks.seen_s(stamp.tick)) is not None:
             since_s = min(since_s, seen_s)
         return now_s - since_s
 

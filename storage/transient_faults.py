@@ -79,8 +79,8 @@ class TransientFaults:
 
 
 class Patience:
-    """How long a fault may last: `seconds` from its beginning, or from the last `set` if that is
-    later. Times are monotonic."""
+    """The time that a fault may last: `seconds` from its beginning, or from the last `set` if that
+    is later. Times are monotonic."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -100,8 +100,9 @@ class Patience:
 
 
 class Waiting:
-    """Until when a call is repeated. Some kinds of faults have a limit of their own, which counts
-    from the first fault of the kind in a row: one that follows a long outage is tried again."""
+    """Decides until when a call is repeated. Some kinds of faults have a limit of their own, which
+    counts from the first fault of the kind in a row: one that follows a long outage is tried again.
+    """
 
     def __init__(self, patience: Patience, began_s: float) -> None:
         self._patience = patience

@@ -24,7 +24,7 @@ class UrlState(enum.IntEnum):
 
 
 class BlockReason(enum.StrEnum):
-    """Why a URL is blocked."""
+    """The reason why a URL is blocked."""
 
     ROBOTS = "robots"
     REDIRECT = "redirect"

@@ -527,7 +527,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     WAITS: (
         "crawler/scheduling/scheduler.py:WAITING_PAGES_MAX",
-        "crawler/scheduling/host_leases.py:HOSTS_HELD_MAX",
+        "crawler/scheduling/host_leases.py:HOSTS_LEASED_MAX",
         "crawler/frontier/robots_budget.py:FETCHES_OF_DOMAIN_MAX",
         "crawler/frontier/crowd_pace.py:INTERVAL_S_MAX",
         "crawler/frontier/crowd_pace.py:COMMIT_GROWTH_MAX",

@@ -10,6 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from crawler.config import from_dict
+from crawler.frontier.host_queue import PREFETCH
+from crawler.processing.run_limits import FINISH_S
+from crawler.scheduling.host_leases import HOSTS_LEASED_MAX
+from crawler.scheduling.scheduler import LEAVE_S
+from crawler.scheduling.shared_crawl import RENEW_EVERY_S
 from storage.columns import VIEWS
 
 ROOT = Path(__file__).parents[1]
@@ -41,23 +46,28 @@ def test_the_architecture_stays_short() -> None:
 
 
 @cache
+def modules() -> dict[Path, ast.Module]:
+    """Return the parsed files of our packages."""
+    files = (file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py")))
+    return {file.relative_to(ROOT): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+
+
+@cache
 def classes() -> dict[tuple[str, str], tuple[ast.ClassDef, list[tuple[str, str]]]]:
     """Return our classes by module and name, each with its bases by module and name."""
     found = {}
-    for package in PACKAGES:
-        for file in sorted((ROOT / package).rglob("*.py")):
-            path = file.relative_to(ROOT).with_suffix("").as_posix()
-            tree = ast.parse(file.read_text(encoding="utf-8"))
-            known: dict[str, tuple[str, str]] = {}
-            for node in ast.walk(tree):
-                if isinstance(node, ast.ImportFrom) and node.module:
-                    module = node.module.replace(".", "/")
-                    known |= {one.asname or one.name: (module, one.name) for one in node.names}
-            defined = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-            known |= {node.name: (path, node.name) for node in defined}
-            for node in defined:
-                names = [ast.unparse(base).partition("[")[0] for base in node.bases]
-                found[path, node.name] = (node, [known.get(name, ("", name)) for name in names])
+    for file, tree in modules().items():
+        path = file.with_suffix("").as_posix()
+        known: dict[str, tuple[str, str]] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                module = node.module.replace(".", "/")
+                known |= {one.asname or one.name: (module, one.name) for one in node.names}
+        defined = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        known |= {node.name: (path, node.name) for node in defined}
+        for node in defined:
+            names = [ast.unparse(base).partition("[")[0] for base in node.bases]
+            found[path, node.name] = (node, [known.get(name, ("", name)) for name in names])
     return found
 
 
@@ -77,6 +87,58 @@ def test_the_architecture_names_each_base_class() -> None:
     assert sorted(bases) == sorted(re.findall(r"`(_?[A-Z]\w+)`", bullet))
 
 
+def test_the_architecture_gives_the_numbers_of_the_code() -> None:
+    text = " ".join((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split())
+    for words in (
+        f"with up to {PREFETCH} of their best URLs each",
+        f"At most {HOSTS_LEASED_MAX:,} hosts are leased",
+        f"requests in flight finish within {FINISH_S:g} s",
+        f"committed if the store takes at most {LEAVE_S:g} s",
+    ):
+        assert words in text
+    assert RENEW_EVERY_S == 1.0
+    assert "renews its session once a second" in text
+
+
+def test_the_architecture_names_all_global_state() -> None:
+    """Values at the level of a module that change: containers that are empty at first, context
+    variables, and names that a function binds again."""
+    empty = re.compile(r"\[\]|\{\}|(set|dict|list|deque|OrderedDict|Weak\w+|ContextVar)\(.*\)")
+    found = set()
+    for file, tree in modules().items():
+        values = [
+            ast.unparse(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            and node.value is not None
+            and "Mapping[" not in ast.unparse(node)
+        ]
+        if any(empty.fullmatch(value) for value in values) or any(
+            isinstance(node, ast.Global) for node in ast.walk(tree)
+        ):
+            found.add(file.as_posix())
+    bullet = section("Invariants").partition("**Global state**")[2].partition("\n- ")[0]
+    assert sorted(found) == sorted(re.findall(r"`(\w+/\S+\.py)`", bullet))
+
+
+def test_the_frontier_only_waits_for_what_it_grants() -> None:
+    """Nothing there does I/O, sleeps or begins a task: only callers wait, for a ticket or event."""
+    acts = re.compile(
+        r"(.*\.)?(open|sleep|create_task|ensure_future|to_thread|run_in_executor|socket)"
+    )
+    waits, others = set(), set()
+    for tree in (tree for file, tree in modules().items() if "frontier" in file.parts):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Await):
+                waits.add(ast.unparse(node.value).partition("(")[0].rpartition(".")[2])
+            elif isinstance(node, ast.AsyncFor | ast.AsyncWith) or (
+                isinstance(node, ast.Call) and acts.fullmatch(ast.unparse(node.func))
+            ):
+                others.add(ast.unparse(node))
+    assert waits <= {"wait", "_wait", "_future", "find_room"}
+    assert not others
+
+
 def test_class_names_mean_one_thing() -> None:
     """Those that exist twice are different things of two packages that never meet."""
     names = Counter(name for _, name in classes())
@@ -88,24 +150,23 @@ def test_class_names_mean_one_thing() -> None:
 
 
 def test_verbs_of_functions_mean_one_thing() -> None:
-    """`hold` is left to holds of the whole crawl, and the others have no meaning in this field."""
+    """`hold` is left to holds of the whole crawl, `next_turn` is when a caller may have a permit,
+    and the others have no meaning in this field."""
     vague = re.compile(
-        r"(^|_)(hold|held|mean|meant|wind|rouse|stir|reckon|weigh|stand|led|meet|hand)(_|$)"
+        r"(^|_)(holds?|held|holders?|turns?|rests?|rested|mean|meant|wind|rouse|stir|reckon|weigh|"
+        r"stand|led|meet|hand)(_|$)"
     )
-    rooms = ("crawler/frontier", "crawler/scheduling", "crawler/processing", "crawler/steering")
     found = {
-        f"{file.relative_to(ROOT).as_posix()}: {node.name}"
-        for room in (*rooms, "crawler/cli", "storage/engine", "policies")
-        for file in (ROOT / room).rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        node.name
+        for tree in modules().values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and vague.search(node.name)
     }
     assert found <= {
-        "crawler/cli/crawl_summary.py: _held",
-        "crawler/frontier/permits.py: hold",
-        "crawler/steering/control.py: held",
-    }
+        "hold_began", "hold_ended", "_hold", "_send_hold", "_on_hold", "_holds", "held", "_held",
+        "next_turn", "_next_turn", "_add_turn", "rest_title", "did_you_mean",
+    }  # fmt: skip
 
 
 def test_the_tests_stand_in_rooms_as_what_they_test_does() -> None:

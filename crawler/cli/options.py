@@ -87,7 +87,7 @@ class DatabaseOptions:
         return config.override({"storage": {"url": url_of(self.db)}}, where="--db")
 
     def __str__(self) -> str:
-        """` --db DB --config FILE` as given, for suggested commands."""
+        """Return ` --db DB --config FILE` as given, for suggested commands."""
         given = {"--db": self.db, "--config": self.config_file}
         return "".join(f" {o} {shlex.quote(str(v))}" for o, v in given.items() if v is not None)
 

@@ -89,7 +89,7 @@ def keep_freed_memory() -> bool:
 
 
 def run(main: Coroutine[object, object, T]) -> T:
-    """asyncio.run, importing asyncio only when a command runs: its help does not need it."""
+    """Call asyncio.run, imported here because the help of a command does not need it."""
     import asyncio
 
     make_logs_safe()
@@ -97,7 +97,7 @@ def run(main: Coroutine[object, object, T]) -> T:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's if it is installed (the extra `fast`), else None for asyncio's own."""
+    """Return uvloop's if it is installed (the extra `fast`), else None for asyncio's own."""
     try:
         import uvloop
     except ImportError:

@@ -117,7 +117,7 @@ class _TerminalBytes(io.RawIOBase):
 
 
 def clock(seconds: float) -> str:
-    """`0:07`, `12:34`, `1:02:03`."""
+    """Return a duration as `0:07`, `12:34` or `1:02:03`."""
     minutes, seconds_left = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"

@@ -156,7 +156,7 @@ class ConfigError(CourtlyError):
 
 
 class ConfigSource(Struct, frozen=True, kw_only=True):
-    """Where values come from: a file with its lines, or a dict."""
+    """The source of values: a file with its lines, or a dict."""
 
     where: str  # the name of the file, or a word for another source
     base: Path  # relative paths start here

@@ -212,8 +212,8 @@ class NetworkConfig(Struct, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
 
     def leads_to_loopback(self, host: str) -> bool:
-        """Whether a direct connection for `host` ends at this machine whatever DNS answers: it is
-        localhost, a loopback address, or a name that `resolve` maps to one."""
+        """Return whether a direct connection for `host` ends at this machine whatever DNS answers:
+        it is localhost, a loopback address, or a name that `resolve` maps to one."""
         return is_loopback(static_address(self.resolve, host) or host)
 
 

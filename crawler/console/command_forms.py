@@ -157,7 +157,7 @@ def filter_of(query: Mapping[str, object]) -> dict[str, str]:
 
 
 def is_filtered(fields: Mapping[str, str]) -> bool:
-    """Whether a filter leaves out any host."""
+    """Return whether a filter leaves out any host."""
     return any(fields[name] != default for name, default in _DEFAULTS.items())
 
 

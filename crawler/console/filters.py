@@ -210,7 +210,7 @@ def host_link(value: object) -> Markup:
 
 
 def sentence_case(value: object) -> str:
-    """robots.txt stays as it is."""
+    """Return a sentence with a capital letter; robots.txt stays as it is."""
     text = str(value)
     return "URLs" if text == "urls" else text if "." in text else text.capitalize()
 

@@ -131,7 +131,7 @@ def glyphs(found: Iterable[Band]) -> list[tuple[Band, int]]:
 
 
 def words_of(mark: HistoryMark) -> str:
-    """What happened, in a few words."""
+    """Return what happened, in a few words."""
     match mark.kind:
         case MarkKind.START:
             return "started" + (", paused" if mark.reason == "paused" else "")

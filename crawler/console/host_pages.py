@@ -239,15 +239,15 @@ def _no_copy(row: HostRow, errors: Iterable[str]) -> str:
 
 
 def next_request(row: HostRow) -> float | None:
-    """When a host may be contacted next, in Unix seconds; None if that is unknown or nothing is
-    queued. The state in memory is newer than the row."""
+    """Return when a host may be contacted next, in Unix seconds; None if that is unknown or nothing
+    is queued. The state in memory is newer than the row."""
     if row.paused or not row.queued:
         return None
     return row.next_at if row.now is None else row.now.next_at
 
 
 def waits_for(row: HostRow) -> str:
-    """Why a host waits, in words; "" for a host without queued URLs."""
+    """Return why a host waits, in words; "" for a host without queued URLs."""
     if row.connect_failures and not (row.queued or row.paused):
         given_up = row.wait_reason if "connection" in row.wait_reason else ""
         return given_up or f"{connections_failed(row.connect_failures)}; nothing is queued"
@@ -255,7 +255,7 @@ def waits_for(row: HostRow) -> str:
 
 
 def attention(row: HostRow, kind: str) -> str:
-    """Why a host needs attention, in words. `kind`: of its pill."""
+    """Return why a host needs attention, in words. `kind`: of its pill."""
     if kind not in ("calm", "good") and (reason := waits_for(row)):
         return reason
     if row.connect_failures:

@@ -28,7 +28,7 @@ class ListDownloads(PageHandlers):
     """Handlers of the downloads. Each has all rows that match the filter of its page."""
 
     async def hosts(self, request: web.Request) -> web.StreamResponse:
-        """By name: what GET /api/hosts says of each, except what is nested (`now`)."""
+        """Yield the hosts by name, each as in GET /api/hosts without nested values (`now`)."""
         wanted = conditions(filter_of(request.query))
 
         async def page(after: str) -> _Page:
@@ -38,7 +38,7 @@ class ListDownloads(PageHandlers):
         return await _sent(request, "hosts", _HOST_COLUMNS, page)
 
     async def urls(self, request: web.Request) -> web.StreamResponse:
-        """As GET /api/urls."""
+        """Yield the rows of GET /api/urls."""
         wanted = UrlListFilter.of(request.query)
 
         async def page(after: str) -> _Page:
@@ -48,7 +48,7 @@ class ListDownloads(PageHandlers):
         return await _sent(request, f"{wanted.state}-urls", VIEWS.get(wanted.state, ()), page)
 
     async def blocked(self, request: web.Request) -> web.StreamResponse:
-        """As GET /api/blocked."""
+        """Yield the rows of GET /api/blocked."""
         wanted = blocked_filter(request.query)
 
         async def page(after: str) -> _Page:
@@ -59,7 +59,7 @@ class ListDownloads(PageHandlers):
         return await _sent(request, "blocked-urls", BlockedRow.__struct_fields__, page)
 
     async def seeds(self, request: web.Request) -> web.StreamResponse:
-        """As GET /api/seeds."""
+        """Yield the rows of GET /api/seeds."""
         text, state = request.query.get("text", ""), request.query.get("state", "")
 
         async def page(after: str) -> _Page:
@@ -69,7 +69,7 @@ class ListDownloads(PageHandlers):
         return await _sent(request, "seeds", SeedRow.__struct_fields__, page)
 
     async def log(self, request: web.Request) -> web.StreamResponse:
-        """As GET /api/log. The values of an event are JSON in a CSV file."""
+        """Yield the entries of GET /api/log. The values of an event are JSON in a CSV file."""
         wanted = LogFilter.of(request.query)
 
         async def page(after: str) -> _Page:

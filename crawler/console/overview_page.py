@@ -161,7 +161,7 @@ class OverviewPage(PageHandlers):
 
 
 def queue_rows(status: Status) -> list[dict[str, object]]:
-    """What holds the queue, with links to the hosts concerned and the length of a bar (1 to 20)."""
+    """Return what holds the queue, with links to its hosts and the length of a bar (1 to 20)."""
     return [
         {
             "hold": one,

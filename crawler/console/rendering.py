@@ -108,7 +108,7 @@ class Renderer:
         return web.Response(body=body, headers={"Content-Type": kind, "Cache-Control": _CACHE})
 
     async def favicon(self, _: web.Request) -> web.Response:
-        """For browsers that request the conventional name."""
+        """Return the icon for browsers that request the conventional name."""
         raise web.HTTPMovedPermanently(self._urls["favicon.svg"])
 
     # ------------------------------------------------------------ pages without a login

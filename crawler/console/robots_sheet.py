@@ -61,7 +61,7 @@ class SheetBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """`name` is the prefix of the anchors of its marked lines: "tested-L12"."""
+    """A robots.txt as shown. `name`: the prefix of the anchors of marked lines: "tested-L12"."""
 
     name: str
     blocks: Sequence[SheetBlock]

@@ -22,9 +22,9 @@ _CREDENTIALS: Final = struct.Struct("3i")  # of a peer: process, user, group (un
 
 
 class Actor(Struct, frozen=True, kw_only=True):
-    """Who acts. name: of the token that was used, or of the user behind a Unix socket; "" where no
-    token is required. peer: the address of the client, or its process. via: "page", "api",
-    "socket" or "signal"."""
+    """The person or program that acts. name: of the token that was used, or of the user behind a
+    Unix socket; "" where no token is required. peer: the address of the client, or its process.
+    via: "page", "api", "socket" or "signal"."""
 
     name: str = ""
     peer: str = ""
@@ -49,8 +49,8 @@ def acting(actor: Actor) -> Iterator[None]:
 
 
 def acting_client() -> str:
-    """Whose limits count: the name of the token, else the user behind a Unix socket, else the
-    address; "" outside of `acting`."""
+    """Return the client whose limits count: the name of the token, else the user behind a Unix
+    socket, else the address; "" outside of `acting`."""
     actor = _acting.get()
     return "" if actor is None else actor.name or actor.peer
 

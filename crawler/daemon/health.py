@@ -47,7 +47,7 @@ _SHARING: Final = frozenset((HoldReason.LEASES_EXPIRED, HoldReason.DATABASE_WENT
 
 
 class HealthState(enum.StrEnum):
-    """In the order of severity."""
+    """The states of health, in the order of severity."""
 
     OK = "ok"
     WARNING = "warning"

@@ -19,7 +19,7 @@ class UrlsPage(Struct, frozen=True, kw_only=True):
 
 
 class FailureCount(Struct, frozen=True, kw_only=True):
-    """How many URLs have failed with a code."""
+    """The number of URLs that have failed with a code."""
 
     code: str
     urls: int

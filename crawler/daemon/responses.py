@@ -75,7 +75,7 @@ class Status(Activity, frozen=True, kw_only=True):
     workers: tuple[Worker, ...] = ()
 
     def of_all_workers(self) -> AllWorkers:
-        """What this worker does now, and what the others last reported."""
+        """Return what this worker does now, and what the others last reported."""
         others = others_in(self.workers)
         return AllWorkers(
             pages_per_s=self.pages_per_s + sum(one.pages_per_s for one in others),

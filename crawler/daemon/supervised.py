@@ -44,7 +44,7 @@ class SupervisorChannel:
 
     @contextlib.contextmanager
     def obeying(self, actions: Mapping[bytes, Callable[[], None]]) -> Iterator[None]:
-        """In this block, call the action of each message that arrives: STOP (also when the channel
+        """Call the action of each message that arrives in this block: STOP (also when the channel
         ends), EXIT and RELOAD."""
         self._actions = actions
         loop = asyncio.get_running_loop()

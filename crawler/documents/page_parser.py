@@ -86,7 +86,7 @@ class PageParser:
         return await self.beside(url, parse_with_anchors)
 
     async def beside(self, url: str, work: Callable[[], T]) -> T:
-        """`work()` on a large page, beside the event loop, after that on those before it."""
+        """Run `work()` on a large page beside the event loop, after that on those before it."""
         domain = registrable_domain(host_of(url))
         lock = self._locks.setdefault(domain, asyncio.Lock())
         end = asyncio.timeout(None)

@@ -27,7 +27,7 @@ class Redirect(NamedTuple):
 
 
 class NoRoom(enum.Enum):
-    """Why a request for robots.txt was not made now, or broken off."""
+    """The reason why a request for robots.txt was not made now, or broken off."""
 
     NO_ROOM = enum.auto()  # the file is large, and there is no place for it
     CROWDED = enum.auto()  # too many requests of its domain are in flight
@@ -127,7 +127,7 @@ def news_of(result: Answer | Failure, url: str, *, retry_after_s_max: float) -> 
 
 
 def says_something(result: Answer | Failure) -> bool:
-    """Whether the result of a request concerns the robots.txt itself."""
+    """Return whether the result of a request concerns the robots.txt itself."""
     if isinstance(result, Answer):
         return not is_redirect(result)
     counts = result.connected and result.ours is None and not result.stale

@@ -281,7 +281,7 @@ class CallerGate:
             self._forget_unused(line)
 
     def watch(self, permit: Permit, request: Request) -> asyncio.Task[Answer | Failure]:
-        """As `contact`, in a task that continues when the caller is cancelled."""
+        """Call `contact` in a task that continues when the caller is cancelled."""
         return self._loop.tasks.spawn(self.contact(permit, request))
 
     async def may_fetch(self, url: str) -> bool:
@@ -345,7 +345,7 @@ class CallerGate:
         return await crawl.store.glance(crawl.session, slot) if away is None else Glance(clock=away)
 
     def wait_s(self, url: str) -> float:
-        """For how long a permit for this URL is known not to be granted."""
+        """Return for how many seconds a permit for this URL is known not to be granted."""
         host = self.frontier.permits.hosts.get(self.slot_of(host_of(url)))
         if host is None:
             return 0.0
@@ -359,7 +359,7 @@ class CallerGate:
             self.waits.look(line)
 
     def settled(self, origins: Iterable[Origin]) -> None:
-        """These origins' robots.txt were fetched or parsed: wake the callers that wait for them."""
+        """Wake callers: the robots.txt of these origins were fetched or parsed."""
         for origin in origins:
             self._verdicts.wake(origin.name)
             self.gave_up(origin.host.slot)
@@ -372,7 +372,7 @@ class CallerGate:
             self.waits.look(line)
 
     def close(self) -> None:
-        """No more permits: all who wait find out."""
+        """Grant no more permits: all who wait find out."""
         self._verdicts.wake_all()
         for line in list(self._lines.values()):
             if line.places:

@@ -29,7 +29,7 @@ from policies.url import canonical, origin_of, unparsed_shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextTurn:
-    """When a host may be contacted next.
+    """The time when a host may be contacted next.
 
     in_s: seconds from now (0.0: now). reason: what it waits for. ahead: callers already in line.
     """

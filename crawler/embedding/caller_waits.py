@@ -145,7 +145,7 @@ class CallerWaits:
         return _behind(Forecast(at_s, reason, endless=why is PAUSED), line, ahead)
 
     def next_turn(self, line: HostLine, url: str) -> NextTurn:
-        """When the host may be contacted for this URL."""
+        """Return when the host may be contacted for this URL."""
         now_s = self._clock.monotonic()
         in_s, why = self._frontier.waiting.why(line.host)
         at_s, reason = now_s + in_s, why.sentence

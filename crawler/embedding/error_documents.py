@@ -64,7 +64,7 @@ class VerdictFields(Struct, frozen=True, kw_only=True):
 
 
 class FailureFields(Struct, frozen=True, kw_only=True):
-    """Why there is no response; the fields are those of `FetchFailed.failure`."""
+    """The reason why there is no response; the fields are those of `FetchFailed.failure`."""
 
     url: str
     code: str

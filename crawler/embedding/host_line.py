@@ -77,7 +77,7 @@ class CallerBodies:
         return self._places[-1]
 
     def leave(self) -> None:
-        """None of them is in memory any longer."""
+        """Leave the memory of all of them, which are no longer in it."""
         for place in self._places:
             place.leave()
 

@@ -31,7 +31,7 @@ _DEPTH: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowLink:
-    """How to follow a link.
+    """The decision to follow a link.
 
     url: in place of the link's own, absolute or relative to the page.
     priority: URLs of a larger one are requested first, within their host.

@@ -313,9 +313,9 @@ class RedirectChains:
         self._last: ContextVar[tuple[object, str, bool] | None] = ContextVar("hop", default=None)
 
     def pass_on(self, request: ClientRequest) -> None:
-        """Before a hop is sent: if it, or one before it, left the origin of the one before, drop
-        all headers but harmless ones, and the cookies that its own jar does not have for it. Raises
-        InvalidRequest if it would take a body or an unsafe method to another origin."""
+        """Called before a hop is sent: if it, or one before it, left the origin of the one before,
+        drop all headers but harmless ones, and the cookies that its own jar does not have for it.
+        Raises InvalidRequest if it would take a body or an unsafe method to another origin."""
         call, origin = request._timer, str(request.url.origin())  # noqa: SLF001
         last = self._last.get()
         left = False

@@ -106,7 +106,7 @@ class Running:
         return page
 
     async def next_outcome(self) -> PageOutcome | None:
-        """As `next_page`, with the outcomes of URLs that gave no page."""
+        """Return what `next_page` does, with the outcomes of URLs that gave no page."""
         with self._reading():
             self._page_queue.read_unvisited(wanted=True)
             await self._commit()

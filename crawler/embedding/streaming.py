@@ -141,7 +141,7 @@ class BodyStream:
 
 
 class BodySource(Protocol):
-    """Where the body of a streamed response comes from."""
+    """The source of the body of a streamed response."""
 
     @property
     def passes_on(self) -> bool:

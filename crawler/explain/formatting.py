@@ -22,7 +22,7 @@ def plain(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """`plain` for several lines: line feeds and tabs stay."""
+    """Return what `plain` does for several lines: line feeds and tabs stay."""
     return _ODD_IN_LINES.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -53,7 +53,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def connections_failed(number: int) -> str:
-    """How many connections to a host have failed since the last one that succeeded."""
+    """Return how many connections to a host have failed since the last one that succeeded."""
     if number == 1:
         return "the last connection attempt failed"
     return f"{number:,} consecutive connection attempts failed"

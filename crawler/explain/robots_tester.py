@@ -34,7 +34,7 @@ class KnownRobots:
         return origin_of(asked)
 
     def standing(self, dialects: tuple[str, ...], rules: RobotsRules) -> RobotsPolicy:
-        """Its meaning for pages under these dialects. A file given by the user always applies."""
+        """Return its meaning under these dialects. A file given by the user always applies."""
         if self.fetched:
             rules = msgspec.structs.replace(rules, dialect=dialects)
         else:

@@ -184,8 +184,9 @@ def skip_sentence(skip: str, whose: str) -> str:
 
 
 def is_unreachable(host: Row | None, row: Row | None = None) -> bool:
-    """Whether no connection to a host (a row of `Reader.host`) could be made: judged by the error
-    of one of its URLs, its failed connections, or a request for robots.txt without an answer."""
+    """Return whether no connection to a host (a row of `Reader.host`) could be made: judged by the
+    error of one of its URLs, its failed connections, or a request for robots.txt without an answer.
+    """
     if row is not None and row.get("error"):
         return str(row["error"]).partition(":")[0] in _NO_CONNECTION
     if host is None:
@@ -196,7 +197,7 @@ def is_unreachable(host: Row | None, row: Row | None = None) -> bool:
 
 
 def is_forbidden(row: Row | None) -> bool:
-    """Whether a URL failed because the config does not allow the address of its host."""
+    """Return whether a URL failed because the config does not allow the address of its host."""
     return row is not None and is_address_refused(str(row.get("error")))
 
 
@@ -293,7 +294,7 @@ def policy_sentences(policy: RobotsPolicy | None, now_s: float) -> list[str]:
 
 
 def skip_words(skip: str) -> str:
-    """Why links are skipped, with the key of the config that says so."""
+    """Return why links are skipped, with the key of the config that says so."""
     key = SKIP_KEYS.get(skip)
     return f"{SKIP_WORDS.get(skip, skip)}{f' ({key})' if key else ''}"
 

@@ -74,7 +74,7 @@ class SiteText:
 
 
 def for_terminal(text: str) -> str:
-    """One line, without characters that a terminal interprets or that reorder or hide text."""
+    """Return a line without characters that a terminal interprets or that reorder or hide text."""
     return plain(text)
 
 

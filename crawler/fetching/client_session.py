@@ -121,7 +121,7 @@ class CallerRequest:
             self.ended.cancel()  # cancelled, or not a network error: it shows nothing of the host
 
     def stalled_s(self, now_s: float) -> float:
-        """Seconds for which nobody has read from a response that is not at its end."""
+        """Return the seconds for which nobody has read from a response that is not at its end."""
         response = self._response
         if response is None or self.ended.done():
             return 0.0
@@ -244,7 +244,7 @@ class ClientFetcher:
 
 
 def is_public(name: str) -> bool:
-    """Whether a header of a session may be sent to any origin."""
+    """Return whether a header of a session may be sent to any origin."""
     lower = name.lower()
     of_connection = is_of_connection(lower) and not lower.startswith("proxy-")
     return of_connection or may_leave_origin(lower) or lower in _IDENTITY

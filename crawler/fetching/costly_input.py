@@ -93,7 +93,7 @@ def bound_reads(transport: asyncio.BaseTransport) -> None:
 
 
 def tls_records(transport: asyncio.BaseTransport) -> TlsRecords | None:
-    """None if the connection is not encrypted, or this system does not count what arrives."""
+    """Return its TLS records; None if it is not encrypted, or this system does not count them."""
     if sys.platform != "linux" or transport.get_extra_info("ssl_object") is None:
         return None
     connected = transport.get_extra_info("socket")
@@ -107,7 +107,7 @@ class CostlyConnection(Protocol):
 
 
 def is_costly(data: bytes) -> bool:
-    """Whether chunked data may consist of so many chunks that it takes long to parse."""
+    """Return whether chunked data may consist of so many chunks that it takes long to parse."""
     size = len(data)
     return size >= COSTLY_BYTES_MIN and data.count(b"\n") * BYTES_PER_LINE > size
 

@@ -205,7 +205,7 @@ def _write(protocol: ResponseHandler, data: bytes) -> None:
 
 
 def goes_direct(request: Request) -> bool:
-    """Whether a request can be written directly, exactly as the session would write it."""
+    """Return whether a request can be written directly, exactly as the session would write it."""
     return (
         request.data is None
         and request.proxy is None

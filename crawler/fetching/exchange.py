@@ -155,14 +155,14 @@ class Exchange:
         self.address = connection.address
 
     def expires(self) -> bool:
-        """Whether its host may not be contacted any more: names may have been looked up, and
+        """Return whether its host may not be contacted any more: names may have been looked up, and
         connections made, since this was checked for its permit."""
         if self.deadline is not None and self.deadline.passed:
             self.expired = True
         return self.expired
 
     def waiting(self) -> bool:
-        """Whether the answer's header is not complete yet."""
+        """Return whether the answer's header is not complete yet."""
         return self.phase is Phase.WAITING
 
     def head_complete(self, payload: StreamReader, *, chunked: bool = False) -> None:

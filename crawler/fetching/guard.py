@@ -117,7 +117,7 @@ def _plain(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 @contextlib.contextmanager
 def listening(address: str, port: int) -> Iterator[None]:
-    """While this process listens at an address, refuse connections to it, whatever is allowed:
+    """Refuse connections to an address while this process listens at it, whatever is allowed:
     otherwise a crawl could read its own control page."""
     place = (address, port)
     _LISTENERS.add(place)

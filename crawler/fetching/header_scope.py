@@ -45,7 +45,7 @@ class HeaderScope:
             del self._of[next(iter(self._of))]
 
     def covers(self, url: str) -> bool:
-        """Whether the configured headers are sent to a URL."""
+        """Return whether the configured headers are sent to a URL."""
         service = service_of(url)
         if self._alike or service not in self._all:
             return service in self._all

@@ -47,5 +47,5 @@ def blame(exc: BaseException) -> tuple[HoldReason | None, bool]:
 
 
 def blame_ares(code: object) -> tuple[HoldReason | None, bool]:
-    """Like `blame`, for an error code of c-ares."""
+    """Return what `blame` does, for an error code of c-ares."""
     return (HoldReason.PORTS if code in _ARES_OURS else None), code in _ARES_LOCAL

@@ -182,12 +182,12 @@ class BodyReader(Protocol):
     """Decides about a body when its header has come."""
 
     def wants_body(self, head: Head) -> bool:
-        """Is the body read at all?"""
+        """Return whether the body is read at all."""
         ...
 
     def sink(self, head: Head) -> BodySink | None:
-        """Where a wanted body goes; None: into the Answer. `limits.body_bytes_max` does not apply
-        to a sink."""
+        """Return where a wanted body goes; None: into the Answer. `limits.body_bytes_max` does not
+        apply to a sink."""
         ...
 
 
@@ -268,7 +268,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """No answer, or an incomplete one.
+    """The result of a request without an answer, or with an incomplete one.
 
     sentence: for people; it names the limit that was reached.
     connected: False exactly for dns, address, connect and tls.
@@ -316,7 +316,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class NetworkError(Struct, frozen=True):
-    """Why a request failed; the fields are those of `Failure`."""
+    """Raised when a request failed; the fields are those of `Failure`."""
 
     code: FailureCode
     sentence: str

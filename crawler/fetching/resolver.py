@@ -98,7 +98,7 @@ class Resolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Called by aiohttp. Raises NameLookupError and AddressRefusedError."""
+        """Return addresses for aiohttp. Raises NameLookupError and AddressRefusedError."""
         exchange = current_exchange()
         if exchange is not None:
             exchange.resolving()
@@ -231,7 +231,7 @@ class Resolver(AbstractResolver):
 
 
 def literal_address(host: str) -> str | None:
-    """`host` if it is an address, without brackets; None for a name."""
+    """Return `host` if it is an address, without brackets; None for a name."""
     bare = host[1:-1] if host.startswith("[") else host
     try:
         ipaddress.ip_address(bare)

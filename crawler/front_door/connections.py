@@ -222,14 +222,14 @@ class ServerConnection(asyncio.Protocol):
         return self._handler.is_idle
 
     def is_late(self, now_s: float) -> bool:
-        """Whether the header of a request, or of the first one, takes more than HEAD_S."""
+        """Return whether the header of a request, or of the first one, takes more than HEAD_S."""
         if not self._handler.is_idle:
             return False
         since_s = self._head_s if self._requested else self.opened_s
         return since_s is not None and now_s - since_s >= HEAD_S
 
     def is_stalled(self, now_s: float) -> bool:
-        """Whether the client has read nothing for STALLED_S. Call it every CHECK_EVERY_S."""
+        """Return whether the client has read nothing for STALLED_S. Call it every CHECK_EVERY_S."""
         if self._transport is None:
             return False
         before, self._pending_bytes = self._pending_bytes, self._transport.get_write_buffer_size()

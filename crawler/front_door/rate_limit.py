@@ -40,7 +40,7 @@ class RateLimiter:
         return bucket
 
     def wait_s(self, peer: str) -> float:
-        """How long until this client may spend one; 0.0: now."""
+        """Return how long until this client may spend one; 0.0: now."""
         left = self._bucket(peer).left
         return 0.0 if left >= 1 else (1 - left) / self._per_s
 

@@ -33,7 +33,7 @@ _HEADERS: Final[Mapping[str, str]] = {
 
 
 class MalformedLog(Protocol):
-    """Where malformed requests are recorded."""
+    """The log of malformed requests."""
 
     def malformed(self, peer: str, error: str) -> None: ...
 

@@ -38,8 +38,8 @@ class Certificate:
         self._digest, self.context = self._loaded()
 
     def changed(self) -> bool:
-        """Whether the files hold another certificate or key by now. Raises CertificateError if they
-        hold none that can be used."""
+        """Return whether the files hold another certificate or key by now. Raises CertificateError
+        if they hold none that can be used."""
         return self._loaded()[0] != self._digest
 
     def renew(self) -> bool:
@@ -53,7 +53,7 @@ class Certificate:
         return True
 
     def warnings(self, now: datetime) -> tuple[str, ...]:
-        """What is probably unintended, in sentences. Raises CertificateError."""
+        """Return what is probably unintended, in sentences. Raises CertificateError."""
         found = []
         if self._key is not None and _mode(self._key) & stat.S_IRWXO:
             found.append(

@@ -42,7 +42,7 @@ class Addresses:
         host.address_clock = clock
 
     def wanted(self, hosts: Iterable[HostQueue], now_s: float) -> dict[str, float]:
-        """The addresses that this worker leases or would lease, with their delays. Others
+        """The addresses that this worker leases or would lease, with their delays. Other addresses
         are leased no longer."""
         delays = self._delays(hosts) if self._clocks else {}
         wanted = {}

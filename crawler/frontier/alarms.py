@@ -90,7 +90,7 @@ class WallWatch:
         self.look_s = self._clock.monotonic() + LOOK_S
 
     def stepped(self) -> bool:
-        """Whether the wall clock was set since windows were computed. True once."""
+        """Return whether the wall clock was set since windows were computed. True once."""
         ahead_s = self._clock.wall() - self._clock.monotonic()
         if abs(ahead_s - self._ahead_s) <= STEP_S:
             return False

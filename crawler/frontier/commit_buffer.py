@@ -230,7 +230,7 @@ class CommitBuffer:
         )
 
     def releasing(self, slot: str) -> bool:
-        """Whether its release is not committed yet."""
+        """Return whether its release is not committed yet."""
         return slot in self._releases or slot in self._leaving
 
     def include_contacted(self) -> None:

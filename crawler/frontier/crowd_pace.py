@@ -61,7 +61,7 @@ class LoopLoad:
 
 
 class SpacedStarts:
-    """When each domain may begin the next request of one kind."""
+    """Decides when each domain may begin the next request of one kind."""
 
     def __init__(self, load: LoopLoad) -> None:
         self._load = load
@@ -74,7 +74,7 @@ class SpacedStarts:
         self.refused_until_s = math.inf
 
     def allow(self, domain: str, now_s: float) -> bool:
-        """Whether the domain may begin a request."""
+        """Return whether the domain may begin a request."""
         if not self._load.interval_s or (began_s := self._began_s.get(domain)) is None:
             return True
         at_s = began_s + self._load.interval_s

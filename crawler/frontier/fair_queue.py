@@ -18,7 +18,7 @@ _Line: TypeAlias = OrderedDict[str, deque[HostQueue]]  # by domain, in the order
 
 
 class Entry(NamedTuple, Generic[T]):
-    """One that waits in the queue."""
+    """An entry that waits in the queue."""
 
     party: str
     asker: T
@@ -41,11 +41,11 @@ class FairQueue(Generic[T]):
 
     @property
     def parties(self) -> Iterator[str]:
-        """Those that wait."""
+        """The parties that wait."""
         return iter(self._waiting)
 
     def first(self, party: str) -> T:
-        """Who waits first of a party that waits."""
+        """Return the entry that comes first of a party that waits."""
         return self._waiting[party][0].asker
 
     def put(self, party: str, asker: T, cost: float) -> Ticket[T]:
@@ -81,7 +81,7 @@ class FairQueue(Generic[T]):
         return entry
 
     def close(self, why: str) -> None:
-        """Turn away everybody who waits."""
+        """Refuse everybody who waits."""
         waiting, self._waiting = self._waiting, {}
         for line in waiting.values():
             for entry in line:

@@ -166,8 +166,8 @@ class Frontier:
         return host
 
     def seen(self, slot: str, found: Glance | None) -> HostQueue:
-        """a host that is not leased, as it is stored, to answer questions by. found: None for one
-        that is unknown."""
+        """Return a host that is not leased, as it is stored, to answer questions by. found: None
+        for one that is unknown."""
         glance = found or Glance(clock=None)
         lease = Lease(
             slot=slot,
@@ -192,8 +192,8 @@ class Frontier:
         self.robots.forget(host)
 
     def lose(self, host: HostQueue) -> None:
-        """Its lease was lost: another worker may have it. What is in flight there is not recorded;
-        its URLs are still queued."""
+        """The lease of a host was lost: another worker may have it. What is in flight there is not
+        recorded; its URLs are still queued."""
         host.lease_lost = True
         self.drop(host)
 
@@ -210,8 +210,8 @@ class Frontier:
         self.expiry.renewed(until_s)
 
     def return_leases(self, leases: Iterable[Lease]) -> None:
-        """These were leased while `renewed` reported a loss: they may be another worker's by now,
-        or may have been leased after that."""
+        """Return hosts that were leased while `renewed` reported a loss: they may be another
+        worker's by now, or may have been leased after that."""
         now_s = self._clock.monotonic()
         for lease in leases:
             politeness = self._config.config.site(lease.slot).politeness
@@ -345,7 +345,8 @@ class Frontier:
     # ------------------------------------------------------------ requests
 
     def needs_address(self, permit: Permit) -> bool:
-        """Whether the address must be known first, whose clock counts too (with `per = "ip"`)."""
+        """Return whether the address must be known first: its clock counts too, with
+        `per = "ip"`."""
         return permit.host.pace.rules.per is Per.IP and permit.address_clock is None
 
     def learn(self, permit: Permit, result: Answer | Failure, *, kind: str) -> None:
@@ -473,7 +474,7 @@ class Frontier:
                 self.reopen(host, origin)
 
     def reopen(self, host: HostQueue, origin: str) -> None:
-        """Its URLs may be requested again, unless its robots.txt closes it."""
+        """Let the URLs of an origin be requested again, unless its robots.txt closes it."""
         known = self.robots.get(origin)
         if not host.gone and (known is None or not isinstance(known.standing, Closed)):
             host.closed.discard(origin)

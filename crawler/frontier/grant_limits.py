@@ -60,8 +60,8 @@ class GrantLimits:
             self._open_of[domain] = left
 
     def allow_domain(self, domain: str, now_s: float) -> bool:
-        """Whether one more permit leaves enough for other domains. None while a large body of the
-        domain waits to be received: the next one might wait as well."""
+        """Return whether one more permit leaves enough for other domains. None while a large body
+        of the domain waits to be received: the next one might wait as well."""
         if domain in self.without_place:
             return False
         if not self.domains.may_crowd(domain):
@@ -82,8 +82,8 @@ class GrantLimits:
             self._unparsed_of.pop(domain, None)
 
     def count_in_pass(self, late_s: float, now_s: float) -> bool:
-        """One more in this pass. True: the first, which has waited longest and shows by how much we
-        are late."""
+        """Count one more permit in this pass. True: the first, which has waited longest and shows
+        by how much we are late."""
         first = self._passed == 0
         if first:
             self._pass_began_s = now_s

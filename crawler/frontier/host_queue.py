@@ -201,7 +201,7 @@ class HostQueue:
         return lost
 
     def beyond_reach(self, origin: str, now_s: float) -> OutOfReach | None:
-        """Why the origin may not be connected to yet; None if it may."""
+        """Return why the origin may not be connected to yet; None if it may."""
         lost = self.out_of_reach.get(origin)
         return lost if lost and lost.until_s > now_s else None
 
@@ -210,8 +210,8 @@ class HostQueue:
     def update(
         self, now_s: float, *, release: bool = False, put_off_s: float = NEVER
     ) -> HostUpdate:
-        """Its row for the next commit; takes the new contacts along. put_off_s: there is nothing to
-        do at this host before."""
+        """Return its row for the next commit, with the new contacts, which are then forgotten here.
+        put_off_s: there is nothing to do at this host before."""
         contacts, self.contacts_new = self.contacts_new, []
         failures = self.tried_before
         if self.out_of_reach:
@@ -271,7 +271,8 @@ class HostQueue:
 
 
 def plain_address(address: str) -> str:
-    """An IPv4 address that is written as an IPv6 one (`::ffff:192.0.2.1`) is the same machine."""
+    """Return an address in its usual form, and an IPv4 address that is written as an IPv6 one
+    (`::ffff:192.0.2.1`) as the former: it is the same machine."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -307,7 +308,8 @@ class Permit(Struct, eq=False):
 
 
 def progresses(outcome: Outcome, host: HostQueue | None) -> bool:
-    """Whether a URL is finished, or was tried for the first time at a host that did not just fail.
+    """Return whether a URL is finished, or was tried for the first time at a host that did not just
+    fail.
 
     Another failure, of the same URL or the next one, is not progress: it must not keep a crawl from
     ending. Nor is a sitemap, which is read again each day; the pages that it lists are.

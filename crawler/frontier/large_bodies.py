@@ -82,7 +82,7 @@ class _SharedMemory:
 
 
 class LargeBodies:
-    """Gives places to large bodies, in turn by registrable domain.
+    """Gives places to large bodies, registrable domains in turn.
 
     waiting: counts the bodies that wait, by domain. bytes_max, domain_bytes_max: what all places
     may have, and those of a domain.
@@ -106,7 +106,7 @@ class LargeBodies:
 
     @property
     def size_bytes(self) -> int:
-        """What all places have together."""
+        """The memory of all places together."""
         return self._all.size_bytes
 
     async def find_room(self, place: LargeBodyPlace, wait_s: float) -> None:
@@ -145,7 +145,7 @@ class LargeBodies:
         self._serve()
 
     def leave(self, place: LargeBodyPlace) -> None:
-        """Its room is for others now."""
+        """Leave the memory of the place to others."""
         place.has_room = False
         self._all.places.remove(place)
         pool = self._pools[place.domain]

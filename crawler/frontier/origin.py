@@ -158,7 +158,8 @@ class Origin:
         self.host.pace.set_ask(self.name, self._ask())
 
     def close_unparsed(self, error: Exception) -> None:
-        """Its file could not be parsed: close the origin until it is fetched again."""
+        """The file of the origin could not be parsed: close the origin until it is fetched
+        again."""
         self.fault = contained(f"parsing the robots.txt of {self.name}", error)
         self.close(self.fault, until_s=robots_state.next_due_at(self.judged_by))
         self.host.pace.set_ask(self.name, NO_ROBOTS_PACING)
@@ -192,7 +193,7 @@ def _parse(
 
 
 def changes(previous: RobotsState, learned: RobotsState) -> bool:
-    """Whether URLs already judged by this origin's robots.txt must be judged again."""
+    """Return whether URLs already judged by this origin's robots.txt must be judged again."""
     if learned.unreachable_since is not None:
         return False
     late = previous.unreachable_since is not None

@@ -141,7 +141,7 @@ class Permits:
     # ------------------------------------------------------------ stopping all hosts
 
     def stop(self, why: Stop) -> None:
-        """No more permits, for pages or robots.txt, until `go` with the same reason."""
+        """Grant no more permits, for pages or robots.txt, until `go` with the same reason."""
         self.stops.add(why)
 
     def go(self, why: Stop) -> None:
@@ -175,8 +175,8 @@ class Permits:
         self._ready.put_first(host)
 
     def is_void(self, permit: Permit) -> bool:
-        """Whether its host or the whole crawl was paused or held since it was granted, or its pace
-        got stricter. Then it is given back, and no contact begins."""
+        """Return whether its host or the whole crawl was paused or held since it was granted, or
+        its pace got stricter. Then it is given back, and no contact begins."""
         host = permit.host
         if host.paused or permit.revision != host.pace.revision:
             return True
@@ -224,7 +224,7 @@ class Permits:
             self._pump()
 
     def close(self) -> None:
-        """No more permits; those granted stay valid."""
+        """Grant no more permits; those granted stay valid."""
         self._closed = self._shared_contacts.closed = True
         while ticket := _next_waiting(self._workers):
             ticket.refuse("the crawl is ending")
@@ -308,7 +308,7 @@ class Permits:
         self._pump()
 
     def lose_addresses(self) -> None:
-        """Other workers may have contacted them."""
+        """Lose the leases of all addresses: other workers may have contacted them."""
         self._addresses.lose()
 
     # ------------------------------------------------------------ the mechanism

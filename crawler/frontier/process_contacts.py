@@ -150,7 +150,7 @@ class SharedContacts:
             return True
 
     def give_back(self, slot: str) -> None:
-        """No contact was made after `begin`."""
+        """Undo `begin`: no contact was made."""
         with self._lock:
             contacts = self._hosts.get(slot)
             if contacts is not None and contacts.by is self._me:

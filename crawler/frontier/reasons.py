@@ -47,7 +47,7 @@ class Wait(enum.Enum):
 
 
 class Reason(Struct, frozen=True):
-    """Why something waits. The meaning of the other fields depends on `wait`.
+    """The reason why something waits. The meaning of the other fields depends on `wait`.
 
     source: where a delay comes from, an error, or the name of a host or a limit.
     delay_s: of DELAY. status: of BACKOFF, the answer that caused it; None: not known.
@@ -133,7 +133,7 @@ def _backoff_sentence(status: int | None) -> str:
 
 
 def latest_backoff(contacts: object) -> Reason:
-    """Why a host backs off, by its latest response. contacts: those of `Reader.host`, oldest
+    """Return why a host backs off, by its latest response. contacts: those of `Reader.host`, oldest
     first."""
     ring = contacts if isinstance(contacts, list | tuple) else ()
     statuses = [one["status"] for one in ring if isinstance(one, Mapping)]

@@ -116,7 +116,7 @@ class RobotsBudget:
     # ------------------------------------------------------------ fetches
 
     def may_ask(self, origin: Origin) -> bool:
-        """Whether to ask for a permit to request the origin's file now. If not, `find_fetch`
+        """Return whether to ask for a permit to request the origin's file now. If not, `find_fetch`
         first."""
         domain = domain_of(origin)
         if not self._may_ask(domain):
@@ -228,7 +228,7 @@ class RobotsBudget:
             raise
 
     def leave_place(self, origin: Origin) -> None:
-        """Its file is parsed, or in memory no longer."""
+        """Leave the place of an origin whose file is parsed, or in memory no longer."""
         if self._places.pop(origin, None) is not None:
             self._seat()
 

@@ -166,7 +166,7 @@ class RobotsCache:
         self.measure(origin)
 
     def measure(self, origin: Origin) -> None:
-        """Update the memory figures after a change of its robots.txt."""
+        """Update the memory figures after a change of the robots.txt of an origin."""
         cached = self._origins.get(origin.name) is origin and origin.loaded
         if not (cached and origin.size_bytes):
             self.budget.forget(origin)
@@ -238,8 +238,8 @@ class RobotsCache:
             self._commands.put(FetchRobots(origin))
 
     def refetch_answered(self, host: HostQueue) -> bool:
-        """Have a robots.txt of this host fetched that was answered before, due or not, to find out
-        whether the host can be reached. False: there is none."""
+        """Ask for a fetch of a robots.txt of this host that was answered before, due or not, to
+        find out whether the host can be reached. False: there is none."""
         for origin in self.of(host):
             if origin.rules.obey and origin.loaded and origin.access.fetched_at is not None:
                 self.fetch(origin)
@@ -301,6 +301,6 @@ class RobotsCache:
                 self.fetch(origin)
 
     def close(self) -> None:
-        """No more fetches; those under way continue, but no file is parsed any more."""
+        """Ask for no more fetches; those under way continue, but no file is parsed any more."""
         self._closed = True
         self.budget.close()

@@ -80,7 +80,7 @@ class SystemHolds:
 
     @property
     def connecting(self) -> bool:
-        """Do all active holds concern connections?"""
+        """Whether all active holds concern connections."""
         return bool(self._active) and self._active.keys() <= CONNECTING
 
     def begin(self, reason: HoldReason, detail: str = "") -> None:
@@ -111,8 +111,8 @@ class SystemHolds:
     # ------------------------------------------------------------ faults of connections
 
     def excuses(self, failure: Failure) -> bool:
-        """Whether the request is repeated without counting as an attempt: after a fault that the
-        crawl handles, when the leases have expired, and on a stale connection."""
+        """Return whether the request is repeated without counting as an attempt: after a fault that
+        the crawl handles, when the leases have expired, and on a stale connection."""
         if failure.stale or failure.ours is HoldReason.LEASES_EXPIRED:
             return True
         return failure.ours is not None and self._faults is FaultOwner.CRAWL
@@ -237,8 +237,9 @@ class SystemHolds:
             self.suspects.append((host.slot, origin))
 
     def may_give_up(self, since_s: float) -> bool:
-        """Whether an origin may be given up that could not be connected to at `since_s` and now.
-        Not while several hosts fail and nobody has answered since: that may become an holds."""
+        """Return whether an origin may be given up that could not be connected to at `since_s` and
+        now. Not while several hosts fail and nobody has answered since: that may become an outage.
+        """
         return self._answered_s > since_s or self._evidence.hosts < holds.REACHED_MIN
 
     # ------------------------------------------------------------ time
@@ -277,7 +278,7 @@ class SystemHolds:
             self._permits.probe(host)
 
     def close(self) -> None:
-        """No more probes. The holds stay, to be shown."""
+        """Send no more probes. The holds stay, to be shown."""
         self._probe_s = self._ease_s = self._mute_probe = None
 
     def _probe(self) -> None:
@@ -354,7 +355,7 @@ class LeaseExpiry:
         self._wake_s: float | None = None
 
     def may_contact(self, *, for_s: float = 0.0) -> bool:
-        """Whether a request may be sent now, and for how many seconds more."""
+        """Return whether a request may be sent now, and for how many seconds more."""
         if self._deadline.until_s == math.inf or self._deadline.left_s > for_s:
             return True
         if self._deadline.passed:

@@ -9,11 +9,13 @@ T = TypeVar("T")
 
 
 class FrontierClosedError(Exception):
-    """No permit will come: the crawl is ending, or the host is no longer leased."""
+    """Raised when no permit will be granted: the crawl is ending, or the host is no longer
+    leased."""
 
 
 class Ticket(Generic[T]):
-    """Served or turned away once, by the frontier. `wait` is for the task that asked.
+    """A wait for a permit, which the frontier grants or refuses once. `wait` is for the task that
+    asked.
 
     The frontier never waits for a ticket, so it works without an event loop (in tests, for one).
     """
@@ -43,7 +45,7 @@ class Ticket(Generic[T]):
         return permit
 
     async def wait(self) -> T:
-        """The permit. Raises FrontierClosedError when turned away; after a cancellation call
+        """Return the permit. Raises FrontierClosedError when turned away; after a cancellation call
         `withdraw` and give back what it returns."""
         if not self.done:
             self._future = asyncio.get_running_loop().create_future()

@@ -37,7 +37,7 @@ class Workbench(Generic[T]):
         return self._sitting
 
     def put(self, sitter: T, at_s: float) -> None:
-        """Seat it until `at_s`; if it sits here already, from now on until `at_s`."""
+        """Seat a sitter until `at_s`; if it sits here already, from now on until `at_s`."""
         if sitter.seat == AWAY:
             self._sitting += 1
         self._number += 1

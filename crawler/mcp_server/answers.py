@@ -69,8 +69,8 @@ class TooManyCallsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a tool did not do what was asked. The sentences are complete, and in our own words;
-    `quoted` are facts that a site wrote, or that its text is part of."""
+    """The reason why a tool did not do what was asked. The sentences are complete, and in our own
+    words; `quoted` are facts that a site wrote, or that its text is part of."""
 
     what: str
     why: str
@@ -186,7 +186,7 @@ def _of_a_request(
 
 
 def deciding(verdict: Verdict) -> str:
-    """What decides, without the words of the file."""
+    """Return what decides, without the words of the file."""
     where = "no line of robots.txt" if verdict.line is None else f"line {verdict.line}"
     allowed = "Allowed" if verdict.allowed else "Disallowed"
     return f"{allowed} by {where} (dialect {verdict.dialect})."

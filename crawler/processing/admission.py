@@ -23,7 +23,7 @@ from storage.store import Dropped, Looked, Moved, Outcome, Queued, Revisited
 
 
 class Stop(enum.Enum):
-    """Why no further URL of a host is judged under this permit."""
+    """The reason why no further URL of a host is judged under this permit."""
 
     ENOUGH = enum.auto()
     FULL_SOON = enum.auto()  # pages in flight may fill the host; they ask for more when they end
@@ -147,7 +147,7 @@ class Admission:
         return None
 
     def may_be_full(self, host: HostQueue) -> bool:
-        """Whether the pages in flight may bring a host to its page limit."""
+        """Return whether the pages in flight may bring a host to its page limit."""
         in_flight = host.pages_in_flight
         return (
             in_flight > 0
@@ -209,8 +209,8 @@ class PageBody:
 
 
 def looked(config: Config) -> Looked:
-    """What a report could miss of a page if it had been parsed: an external page has nothing to
-    store, but its fragments are unknown."""
+    """Return what a report could miss of a page if it had been parsed: an external page has nothing
+    to store, but its fragments are unknown."""
     found = Looked(0)
     if config.storage.links:
         found |= Looked.LINKS

@@ -92,8 +92,8 @@ class Committer:
             await self.flush()
 
     async def commit(self) -> None:
-        """One commit of everything gathered, once sinks have written its pages. Cancelled while
-        they write, it is finished by the next."""
+        """Commit everything gathered, once sinks have written its pages. Cancelled while they
+        write, it is finished by the next."""
         if self._taken is not None:
             await self._complete(self._taken)
         self._taken = self._buffer.take()
@@ -161,8 +161,8 @@ class Rates:
         self._buckets: deque[tuple[float, int, int]] = deque()
 
     def add(self, now_s: float, outcomes: Iterable[Outcome]) -> None:
-        """These outcomes were committed. A page that was revisited and had not changed counts as a
-        page, of no bytes."""
+        """Count outcomes that were committed. A page that was revisited and had not changed counts
+        as a page, of no bytes."""
         pages, body_bytes = 0, 0
         for outcome in outcomes:
             if isinstance(outcome, Visited):
@@ -195,7 +195,7 @@ class Rates:
 
 
 def unvisited_page(outcome: Outcome, about: About) -> FailedPage | BlockedPage | None:
-    """None for an outcome that has a page, or is none yet."""
+    """Return the event of an outcome without a page; None: it has one, or is none yet."""
     source, verdict = about
     data = source.data if isinstance(source, CrawledPage) else value_of(source.data)
     if isinstance(outcome, Failed):

@@ -70,9 +70,9 @@ class PageQueue:
     async def offer(
         self, page: CrawledPage, outcome: Visited, host: HostQueue, *, for_sinks: bool
     ) -> bool:
-        """True once the consumer has read the page and asks for the next: the outcome is recorded
-        then. False: there is no consumer any more, and nothing was recorded. for_sinks: sinks get
-        the page, too."""
+        """Return True once the consumer has read the page and asks for the next: the outcome is
+        recorded then. False: there is no consumer any more, and nothing was recorded. for_sinks:
+        sinks get the page, too."""
         if self._closed:
             return False
         future: Future[bool] = asyncio.get_running_loop().create_future()

@@ -46,7 +46,7 @@ class Needed(Struct, frozen=True):
 
 
 def wanted(effective: CurrentConfig, sinks: Sinks | None) -> bool:
-    """Whether the config or a sink may want what pages need to be shown."""
+    """Return whether the config or a sink may want what pages need to be shown."""
     return sinks is not None or effective.config.requisites
 
 
@@ -54,9 +54,9 @@ async def needed(
     queued: Queued, name: str, answer: Answer, directives: Directives, effective: CurrentConfig,
     sinks: Sinks | None, pages: PageParser,
 ) -> Needed | None:  # fmt: skip
-    """What an answer of the host `name` needs besides, to be shown: all of it where the config asks
-    for requisites, else what sinks want; None if nobody wants any. A large page is looked through
-    beside the event loop."""
+    """Return what an answer of the host `name` needs besides, to be shown: all of it where the
+    config asks for requisites, else what sinks want; None if nobody wants any. A large page is
+    looked through beside the event loop."""
     if not answer.body:
         return None
     content_type = answer.headers.get("Content-Type")

@@ -54,7 +54,7 @@ class RecrawlPlanner:
     def unchanged(
         self, queued: Queued, slot: str, answer: Answer, target: str | None
     ) -> Revisited | None:
-        """What is recorded of a visit again that saw nothing new; None: it did.
+        """Return what is recorded of a visit again that saw nothing new; None: it did.
 
         `target`: where it redirects to, as it would be stored."""
         before = queued.before

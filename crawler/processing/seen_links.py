@@ -34,7 +34,7 @@ class SeenLinks:
         self._young, self._old = {}, {}
 
     def new(self, url: str, depth: int) -> bool:
-        """True the first time; remembers it. A shallower depth is news."""
+        """Return whether a link is new, and remember it. A shallower depth is news."""
         key = hash(url)
         known = self._young.get(key, _NEVER)
         if known <= depth:
@@ -46,11 +46,11 @@ class SeenLinks:
         return older > depth
 
     def knows(self, url: str, depth: int) -> bool:
-        """Whether it is no longer `new`; remembers nothing."""
+        """Return whether it is no longer `new`; remembers nothing."""
         key = hash(url)
         return min(self._young.get(key, _NEVER), self._old.get(key, _NEVER)) <= depth
 
     def fresh(self, urls: Sequence[str], depth: int) -> Iterable[str]:
-        """Those of a page's links that are `new`, in one call."""
+        """Return those of a page's links that are `new`, in one call."""
         known = self._young.get
         return [url for url in urls if known(hash(url), _NEVER) > depth and self.new(url, depth)]

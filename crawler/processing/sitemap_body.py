@@ -162,7 +162,7 @@ class SeedReading:
         self.reading: SitemapReading | None = None
 
     def wants_body(self, head: Head) -> bool:
-        """Whether the body is wanted: also of types that only a sitemap may have."""
+        """Return whether the body is wanted: also of types that only a sitemap may have."""
         self._is_page = self._reader.wants_body(head)
         kind = (head.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
         self._text = kind in _PERHAPS

@@ -58,7 +58,7 @@ class Sitemaps:
         self._frontier.links_added(await self._store.add(links, referrer=referrer))
 
     def wanted(self, host: str) -> bool:
-        """Whether sitemaps of this host are read. Their entries are one link away from a seed."""
+        """Return whether sitemaps of this host are read. Entries are one link away from a seed."""
         config = self._config.config
         return config.crawl.max_depth >= 1 and config.site(host).scope.sitemaps
 

@@ -93,7 +93,7 @@ class BrokenLinks(Report):
 
     @property
     def result(self) -> str:
-        """What was found; after the last section."""
+        """The result; known after the last section."""
         sentences = ["No broken links."]
         if urls := self.section_counts[_BrokenUrl]:
             times = count(self.item_counts[_BrokenUrl], "time", "times")

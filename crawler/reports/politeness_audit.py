@@ -57,7 +57,8 @@ class _Hosts(Section):
 
 
 class PolitenessAudit(Report):
-    """For each host the shortest delay, the highest concurrency, and contacts during a Retry-After.
+    """Reports for each host the shortest delay, the highest concurrency, and contacts during a
+    Retry-After.
 
     config: whose delays and limits apply. None: only the audit that the crawl itself made, contact
     by contact, decides.

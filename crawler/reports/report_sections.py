@@ -70,7 +70,7 @@ class GroupSection(Section):
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Called after the last row."""
+        """Finish the section after the last row."""
 
 
 class Report:

@@ -148,8 +148,8 @@ class ContactLoop:
             self.callers.settled(origins)
 
     async def robots_of(self, name: str) -> RobotsState | None:
-        """What is known of an origin's robots.txt, fetched first if it is due, unless another
-        worker leases its host. None: it could not be connected to, or nothing is known."""
+        """Return what is known of an origin's robots.txt, fetched first if it is due, unless
+        another worker leases its host. None: it could not be connected to, or nothing is known."""
         host = await self.leases.lease(self.frontier.slot_of(host_of(f"{name}/")))
         if host is None:
             return await self.crawl.store.robots_get(name)
@@ -171,7 +171,7 @@ class Callers(Protocol):
     """The callers of a loop, who wait for what only the loop and its owner learn."""
 
     def settled(self, origins: Iterable[Origin]) -> None:
-        """These origins' robots.txt were fetched or parsed."""
+        """The robots.txt of these origins were fetched or parsed."""
         ...
 
     def gave_up(self, slot: str) -> None:

@@ -27,7 +27,7 @@ PLANNED_AT_ONCE: Final = 10_000  # rows looked at for pages without a plan: some
 
 
 class DueRobots:
-    """Has due robots.txt files fetched once each, and remembers which could not be reached."""
+    """Fetches due robots.txt files once each, and remembers which could not be reached."""
 
     def __init__(self, crawl: CrawlContext, leases: HostLeases) -> None:
         self._crawl = crawl
@@ -36,7 +36,7 @@ class DueRobots:
         self._vain: dict[str, float] = {}  # those that could not be reached, until when
 
     def settled(self, origins: Iterable[Origin]) -> None:
-        """These robots.txt have been fetched, or could not be."""
+        """The robots.txt of these origins have been fetched, or could not be."""
         for origin in origins:
             if origin.wanted:
                 origin.wanted = False
@@ -114,7 +114,7 @@ class DuePages:
         self.wake_s = max(now_s + in_s, self._look_s)
 
     async def take_up(self) -> bool:
-        """Hold hosts with pages that are due. False: none may be requested."""
+        """Lease hosts with pages that are due. False: none may be requested."""
         if not self.on:
             return False
         room = min(REVISIT_HOSTS, self._leases.room)

@@ -21,7 +21,7 @@ from policies.holds import FaultOwner
 from policies.scope import ScopeRules, Skip
 from storage.store import HostClock, HostUpdate
 
-HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are in the store
+HOSTS_LEASED_MAX = 4_096  # hosts in memory; all others are in the store
 WAITING_NOTED = 1_000  # hosts that have had their pages; a summary shows a hundred
 CLAIM_HOSTS = 256  # leased in one transaction
 FULL_KEPT_MAX = 50_000  # hosts that have had their pages: half a kilobyte each
@@ -74,7 +74,7 @@ class HostLeases:
         self._elsewhere: dict[
             str, float
         ] = {}  # leased by other workers: when to ask for them again
-        self._hosts_max = HOSTS_HELD_MAX  # after sharing hosts out, until
+        self._hosts_max = HOSTS_LEASED_MAX  # after sharing hosts out, until
         self._shared_out_s = NEVER
         self._polled = 0
         self.full_until_s = NEVER  # there is no room, and none is looked for before
@@ -90,7 +90,7 @@ class HostLeases:
     @property
     def room(self) -> int:
         """How many more hosts may be leased."""
-        return HOSTS_HELD_MAX - len(self._permits)
+        return HOSTS_LEASED_MAX - len(self._permits)
 
     @property
     def _portion(self) -> int:
@@ -105,7 +105,7 @@ class HostLeases:
     # ------------------------------------------------------------ leasing
 
     def is_leaving(self, slot: str) -> bool:
-        """Whether `lease` has to wait for a commit."""
+        """Return whether `lease` has to wait for a commit."""
         return slot in self._full or self._buffer.releasing(slot)
 
     async def lease(self, slot: str) -> HostQueue | None:
@@ -293,7 +293,8 @@ class HostLeases:
         return queue is None or host.slot not in queue.waiting
 
     def is_judged(self, host: HostQueue) -> bool:
-        """Whether one of its robots.txt is being fetched, or its pages are being judged again."""
+        """Return whether one of its robots.txt is being fetched, or its pages are being judged
+        again."""
         return any(origin.in_use or origin.pinned for origin in self._frontier.robots.of(host))
 
     async def release_all(self) -> None:
@@ -364,7 +365,8 @@ def _limits(rules: ScopeRules) -> tuple[float, float]:
 
 
 class OtherWorkers(Struct, kw_only=True):
-    """Changed by `SharedCrawl` only. shared: whether there can be any."""
+    """What this worker knows of the others; only `SharedCrawl` changes it. shared: whether there
+    can be any."""
 
     shared: bool
     active: int = 0  # not idle

@@ -28,7 +28,8 @@ IDLE_PATIENCE_S: Final = 600.0  # with an endless patience: what is called idle 
 
 
 class HostSupply:
-    """`run` returns when the crawl is over; if it runs forever, when it is stopped."""
+    """Leases hosts for a crawl that can use them. `run` returns when the crawl is over; if it runs
+    forever, when it is stopped."""
 
     def __init__(
         self,

@@ -25,7 +25,8 @@ JUDGED_AT_ONCE: Final = 256  # origins, looked up together
 
 
 class Unjudged(enum.Enum):
-    """An internal error left no verdict: the URL stays what it is."""
+    """The reason of a URL that an internal error left without a verdict: the URL stays what it
+    is."""
 
     UNJUDGED = enum.auto()
 

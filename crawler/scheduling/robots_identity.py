@@ -24,7 +24,7 @@ async def reading(reader: Reader) -> dict[str, list[str]] | None:
 
 
 async def reads_otherwise(reader: Reader, config: Config) -> bool:
-    """Whether the crawl before the open session read robots.txt differently."""
+    """Return whether the crawl before the open session read robots.txt differently."""
     found = _latest((await reader.sessions())[1:])
     return found is not None and found[0] != session_name(config)
 

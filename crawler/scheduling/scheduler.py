@@ -222,7 +222,7 @@ class Scheduler:
         self._worker.break_off()
 
     def add_root(self, url: str) -> None:
-        """Scope is relative to it, and the config's headers may be."""
+        """Add a URL that scope is relative to, and maybe the config's headers."""
         self.crawl.scope.add_root(url)
         self.downloader.restrict_headers(url)
 

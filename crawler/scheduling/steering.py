@@ -35,7 +35,7 @@ _log = logging.getLogger("courtly.workers")
 
 
 class Roots(Protocol):
-    """What is relative to the seeds."""
+    """The rules that are relative to the seeds."""
 
     def add_root(self, url: str) -> None: ...
 
@@ -135,7 +135,7 @@ class Steering:
         return self._pauses if self._pauses == self._pauses_stored else None
 
     def follow_pause(self, *, paused: bool) -> None:
-        """Do as the store says: another worker may have paused or resumed the crawl."""
+        """Follow the store: another worker may have paused or resumed the crawl."""
         if paused and not self._permits.stops.paused:
             self._pause()
         elif not paused and self._permits.stops.paused:

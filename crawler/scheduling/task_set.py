@@ -13,8 +13,8 @@ _T = TypeVar("_T")
 
 
 class TaskSet:
-    """The command LookForWork announces the end of a task; `failure` is the first exception,
-    which the command loop must raise."""
+    """Runs tasks. The command LookForWork announces the end of a task; `failure` is the first
+    exception, which the command loop must raise."""
 
     def __init__(self, commands: CommandQueue) -> None:
         self._commands = commands

@@ -72,7 +72,7 @@ _T = TypeVar("_T")
 
 
 class ReloadSource(Protocol):
-    """Where a crawl's config comes from."""
+    """The source of a crawl's config."""
 
     def reload(self) -> Config:
         """Read the config again, with the options of the command line. Raises ConfigError."""
@@ -80,10 +80,10 @@ class ReloadSource(Protocol):
 
 
 class AlsoReloaded(Protocol):
-    """What a reload of the config renews as well."""
+    """Objects that a reload of the config renews as well."""
 
     def problems(self) -> Sequence[str]:
-        """Why it cannot be renewed: then nothing is."""
+        """Return why it cannot be renewed: then nothing is."""
         ...
 
     def reload(self, done: Reloaded) -> Reloaded:
@@ -235,7 +235,7 @@ class Control:
         return state, wait_s, reason
 
     def live_waits(self) -> dict[str, LiveWait]:
-        """What each host in memory waits for. Looks at all of them: call it every few seconds."""
+        """Return what hosts in memory wait for. Looks at all of them: call it every few seconds."""
         found = {}
         for held in self._frontier.permits:
             _, wait_s, reason = self._wait_of(held)
@@ -244,7 +244,7 @@ class Control:
         return found
 
     def hosts_waiting(self, reason: QueueReason) -> HostsWaiting:
-        """Which hosts have queued URLs that wait for this, for `Reader.hosts_page`."""
+        """Return which hosts have queued URLs that wait for this, for `Reader.hosts_page`."""
         return hosts_waiting(reason, self.live_waits(), overall=self.overall_reason)
 
     @property
@@ -261,7 +261,7 @@ class Control:
         return self._scheduler.committer.rates.per_s(self.clock.monotonic())[0]
 
     def wait_reason(self, host: str, row: Row | None = None) -> str:
-        """Why this host is not being contacted now, in words; "" if it waits for nothing.
+        """Return why this host is not being contacted now, in words; "" if it waits for nothing.
 
         `row`: its row of the `hosts` view, for a host that is not in memory."""
         now = self.host_now(host)

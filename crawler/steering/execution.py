@@ -6,7 +6,7 @@ steps, and announces what it did.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -40,7 +40,7 @@ Announcer = Callable[[commands.OperatorCommand[Any], Any, bool], None]
 
 
 class Place(Protocol):
-    """Where commands are executed."""
+    """The crawl or the database in which commands are executed."""
 
     config: Config
     clock: Clock
@@ -77,7 +77,7 @@ class Place(Protocol):
         ...
 
     def hosts_waiting(self, reason: QueueReason) -> HostsWaiting:
-        """Which hosts have queued URLs that wait for this."""
+        """Return which hosts have queued URLs that wait for this."""
         ...
 
 
@@ -219,7 +219,7 @@ def pattern_of(text: str) -> str:
 
 
 def part_of_name(search: str) -> str:
-    """What to search for in stored names, which are ASCII: whole labels can be converted."""
+    """Return what to search for in stored names, which are ASCII: whole labels can be converted."""
     if not search.isascii():
         with suppress(ValueError):
             return host_named(search)
@@ -258,15 +258,15 @@ async def _add_seeds(command: commands.AddSeeds, place: Place) -> commands.Seeds
         )
 
     if command.dry_run:
-        return result(await _not_in_view(place.reader, links))
+        return result(len(links) - await _in_view(place.reader, list(links)))
     order = commands.scope_of_seeds(list(links)) if links else None
     return await place.step(command, change, order=order)
 
 
-async def _not_in_view(reader: Reader, urls: Iterable[str]) -> int:
-    """How many of these URLs would be queued as new ones."""
-    rows = [await reader.url(url) for url in urls]
-    return sum(row is None or row["state"] == "skipped" for row in rows)
+async def _in_view(reader: Reader, urls: Sequence[str]) -> int:
+    """Return how many of these URLs would not be queued, because they are known."""
+    starts = range(0, len(urls), SEEDS_AT_ONCE)
+    return sum([len(await reader.known_urls(urls[at : at + SEEDS_AT_ONCE])) for at in starts])
 
 
 async def _change_failed(command: commands.FailedCommand[Any], place: Place) -> Any:

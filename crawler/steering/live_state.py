@@ -102,7 +102,7 @@ class HostUrls(Struct, frozen=True):
 
 
 def host_state(host: HostQueue, wait_s: float) -> HostState:
-    """`wait_s` as `Waiting.why` gives it."""
+    """Return the state of a host in memory. wait_s: that of `Waiting.why`."""
     if host.busy:
         return HostState.IN_FLIGHT
     if host.paused:
@@ -115,7 +115,7 @@ def host_state(host: HostQueue, wait_s: float) -> HostState:
 
 
 def nothing_to_do(held: HostQueue) -> Reason:
-    """Why a host in memory has nothing to do."""
+    """Return why a host in memory has nothing to do."""
     if held.full:
         return limit_reached(held.full)
     lost = next((one for one in held.out_of_reach.values() if one.given_up), None)

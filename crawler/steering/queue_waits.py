@@ -138,9 +138,9 @@ def reason_of(wait: Wait) -> QueueReason:
 def hosts_waiting(
     reason: QueueReason, live: Mapping[str, LiveWait], *, overall: QueueReason | None
 ) -> HostsWaiting:
-    """Which hosts `queue_waits` counts under a reason, for `Reader.hosts_page`. live, overall: as
-    there, but while the whole crawl stands still, its hosts can still be found by their own
-    reasons."""
+    """Return which hosts `queue_waits` counts under a reason, for `Reader.hosts_page`. live,
+    overall: as there, but while the whole crawl stands still, its hosts can still be found by their
+    own reasons."""
     if reason is overall:
         return HostsWaiting(stored=tuple(StoredReason))
     return HostsWaiting(

@@ -29,7 +29,8 @@ class RequestLog(list[LoggedRequest]):
         return [entry.path for entry in self.requests(host)]
 
     def gaps(self, host: str | None = None) -> list[float]:
-        """Seconds from the end of all earlier requests to the start of each; negative: overlap."""
+        """Return seconds from the end of earlier requests to the start of each; negative:
+        overlap."""
         gaps = []
         end_s = -math.inf
         for entry in sorted(self.requests(host), key=lambda entry: entry.start_s):

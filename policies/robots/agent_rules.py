@@ -86,7 +86,7 @@ class AgentRules:
     # ------------------------------------------------------------ the hot path
 
     def allowed(self, path: str) -> bool:
-        """Whether `path` (path and query, beginning with "/") may be fetched."""
+        """Return whether `path` (path and query, beginning with "/") may be fetched."""
         best = self._plain_best
         if best is not None and "%" not in path and path.isascii():
             return not best(path) & BLOCKS or path == self.exempt_path
@@ -102,7 +102,7 @@ class AgentRules:
         return min([index.best(form, search) for index, form in asked])
 
     def names_us(self, value: str) -> bool:
-        """Whether an agent value is one for which the groups were chosen."""
+        """Return whether an agent value is one for which the groups were chosen."""
         dialect = self.dialect
         for chosen in (self.chosen, self.acap):
             if chosen is None or not chosen.groups:
@@ -166,7 +166,7 @@ class AgentRules:
 
     @property
     def memory_bytes(self) -> int:
-        """What the groups and the compiled rules take in memory, without the file, as estimated."""
+        """The memory of the groups and the compiled rules, without the file, as estimated."""
         agents = sum(len(group.agent_lines) for group in self._groups)
         size_bytes = len(self._kinds) + 300 * len(self._groups) + 120 * agents
         rules = self._rules
@@ -274,7 +274,7 @@ class AgentRules:
         return True
 
     def compared(self, path: str) -> str:
-        """`path` as the dialect compares it, for people."""
+        """Return `path` as the dialect compares it, for people."""
         forms = path_forms(octets(path), self.dialect.escapes)
         rules = self._rules or self._compile()
         form = forms[-1 if "%" in forms[0] or rules.escaped else 0]

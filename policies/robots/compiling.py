@@ -17,8 +17,8 @@ from policies.robots.index import Index
 
 
 class Ranks(Struct, frozen=True):
-    """How ranks are computed: from a start for each class of rules, `by_octet` is subtracted for
-    each octet of length, and `by_line` added for each line before the rule."""
+    """The rule by which ranks are computed: from a start for each class of rules, `by_octet` is
+    subtracted for each octet of length, and `by_line` added for each line before the rule."""
 
     starts: tuple[int, ...]
     by_octet: int

@@ -15,7 +15,7 @@ RULES = frozenset({LineKind.DISALLOW, LineKind.ALLOW})
 
 
 class GroupSelection(enum.Enum):
-    """Which groups apply to a crawler."""
+    """The choice of the groups that apply to a crawler."""
 
     FIRST_CONTAINING = "the first group with an agent value that contains the crawler's token"
     ALL_EQUAL = "all groups with the crawler's token, merged"
@@ -23,7 +23,7 @@ class GroupSelection(enum.Enum):
 
 
 class Agent(enum.Enum):
-    """How the names of crawlers are compared, always ignoring case."""
+    """The way in which names of crawlers are compared, always ignoring case."""
 
     WHOLE = "whole"
     NAME = "up to the first byte other than letters, digits, `-` and `_`"
@@ -58,7 +58,7 @@ class Escapes(enum.Enum):
 
 
 class Delay(enum.Enum):
-    """How Crawl-delay is read."""
+    """The way in which Crawl-delay is read."""
 
     IGNORED = "ignored"
     SECONDS = "seconds, fractions allowed; the largest value in the matching groups"

@@ -71,7 +71,7 @@ def request_rate(text: str, line: int) -> RequestRate | None:
 
 
 def visit_window(text: str) -> Window | None:
-    """`0600-0845` (UTC; it may cross midnight). None: it is not a time of day."""
+    """Parse `0600-0845` (UTC; it may cross midnight); None if it is not a time of day."""
     if len(text) > 40:
         return None
     try:

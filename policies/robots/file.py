@@ -204,8 +204,8 @@ def parse(body: bytes) -> RobotsFile:
 
 
 def parsing_cost_s(body: bytes) -> float:
-    """Seconds of a processor that parsing a file takes for each dialect, as estimated: most of it
-    depends on the number of lines."""
+    """Return the seconds of a processor that parsing a file takes for each dialect, as estimated:
+    most of it depends on the number of lines."""
     lines = body.count(b"\n") + body.count(b"\r")
     return lines * _LINE_S + len(body) * _BYTE_S
 

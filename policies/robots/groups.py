@@ -115,7 +115,7 @@ def own_name(value: str) -> str:
 
 
 def library_name(value: str) -> str:
-    """Like `own_name`, as Google's library reads it."""
+    """Return what `own_name` does, as Google's library reads it."""
     return _cut(_LIBRARY_NAME, value.lower())
 
 
@@ -125,12 +125,12 @@ def _cut(name: re.Pattern[str], value: str) -> str:
 
 
 def is_star(value: str, dialect: Dialect) -> bool:
-    """Whether an agent value means all crawlers."""
+    """Return whether an agent value means all crawlers."""
     return value == "*" or (dialect.star_with_text and value[:1] == "*" and value[1:2].isspace())
 
 
 def names_token(value: str, token: str, dialect: Dialect) -> bool:
-    """Whether an agent value (not `*`) names a token, which is in the form of `own_token`."""
+    """Return whether an agent value (not `*`) names a token in the form of `own_token`."""
     if not token:
         return False
     value = value.lower()

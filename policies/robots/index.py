@@ -76,7 +76,7 @@ class Index:
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes in memory, as estimated."""
+        """The memory that it takes, as estimated."""
         filed = sum(map(len, self._stems.values())) + sum(map(len, self._keys.values()))
         in_trees = sum(tree.patterns for tree in self._trees.values())
         patterns = len(self._wild) + filed + len(self._exact)
@@ -271,7 +271,7 @@ class Index:
         """The best rank, with the work counted, or TOO_COMPLEX."""
         if search is None:
             search = Search(self.work_max)
-        search.turn_to(prepared(path))
+        search.set_path(prepared(path))
         try:
             for least, entries, tree in self._candidates(path, search):
                 if least >= rank:
@@ -315,7 +315,7 @@ class Index:
             ranks.append(self._exact[path])
         limit += len(ranks)
         search = Search(self.work_max)
-        search.turn_to(prepared(path))
+        search.set_path(prepared(path))
         try:
             for _, entries, tree in self._candidates(path, search):
                 if tree is not None:

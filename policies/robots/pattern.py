@@ -34,13 +34,13 @@ class Pattern(Struct, frozen=True):
     exact: bool = False
 
     def matches(self, path: str) -> bool:
-        """Whether this matches `path`, in the form that the dialect compares."""
+        """Return whether this matches `path`, in the form that the dialect compares."""
         if self.exact:
             return path == self.head
-        return path.startswith(self.head) and _rest_matches(self, path)
+        return path.startswith(self.head) and _remainder_matches(self, path)
 
 
-def _rest_matches(pattern: Pattern, path: str) -> bool:
+def _remainder_matches(pattern: Pattern, path: str) -> bool:
     at = len(pattern.head)
     for piece in pattern.middle:
         at = path.find(piece, at)

@@ -174,9 +174,9 @@ class Search:
         self.left = limit
         self._gram_cost = limit / (2 * WORK_MAX)  # dialects that share the work also share the runs
         self._listed: set[tuple[str, int]] = set()
-        self.turn_to(Prepared(""))
+        self.set_path(Prepared(""))
 
-    def turn_to(self, about: Prepared) -> None:
+    def set_path(self, about: Prepared) -> None:
         """Match this path from now on."""
         self._prepared = about
         self._path = about.path
@@ -215,7 +215,7 @@ class Search:
         return found + size if found >= 0 else -1
 
     def matches(self, entry: Entry, at: int, done: int) -> bool:
-        """Whether the pieces from number `done` on occur in the path from `at` on."""
+        """Return whether the pieces from number `done` on occur in the path from `at` on."""
         _, _, pieces, tail = entry
         self.spend(5)
         if not done:

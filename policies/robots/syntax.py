@@ -260,7 +260,7 @@ class RobotsSource:
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes in memory, as estimated."""
+        """The memory that it takes, as estimated."""
         lines = self.raw_lines
         objects = sum(map(len, lines)) + _OBJECT_BYTES * (len(lines) - self.kinds.count(b"\0"))
         return len(self.body) + objects + len(lines) * 9 + 4 * len(self.unusual)

@@ -45,7 +45,7 @@ class Database(Protocol):
         """The kind of a transient fault; None for a lasting failure."""
 
     def is_of_value(self, error: BaseException) -> bool:
-        """Whether an error is about a value, not about the database or a transient fault."""
+        """Return whether an error is about a value, not about the database or a transient fault."""
 
     def translate(self, error: Exception) -> StoreError:
         """Describe one of `failures` in a sentence."""

@@ -28,7 +28,7 @@ from storage.records import (
     Prefetched,
 )
 from storage.row_values import whole
-from storage.timekeeper import Moment
+from storage.timekeeper import Moment, Stamp
 from storage.url_records import Queued
 
 COPIES_PER_LEASE = 64  # robots.txt copies given with a lease
@@ -40,7 +40,7 @@ _NUMBER_MAX = 1e11  # more seconds than any time has
 
 
 class PrefetchShares(NamedTuple):
-    """How many queued URLs are prefetched, and how many visited ones that are due again."""
+    """The numbers of queued URLs, and of visited ones that are due again, to prefetch."""
 
     queued: int
     due: int
@@ -69,9 +69,7 @@ class _LeaseRow(Struct, frozen=True, array_like=True):
     id: int
     ring: int
     session: int | None  # that leases it
-    stamp: int
-    boot: int | None
-    uptime_s: float | None
+    stamp: Stamp
     origins: int
     stored: Lease  # with the clock as of the stamp
 
@@ -79,7 +77,7 @@ class _LeaseRow(Struct, frozen=True, array_like=True):
         """The lease, with its clock now and further fields. Only time that is proven to have passed
         since the stamp counts."""
         clock, slow_s = self.stored.clock, self.stored.slow_s
-        passed_s = at.passed_s(self.stamp, self.boot, self.uptime_s)
+        passed_s = at.passed_s(self.stamp)
         clock = structs.replace(
             clock,
             next_in_s=_wait_s(clock.next_in_s - passed_s),
@@ -97,17 +95,15 @@ class _AddressRow(Struct, frozen=True, array_like=True):
     delay_s: float
     rested_s: float | None  # as of the stamp
     clean: bool
-    stamp: int
-    boot: int | None
-    uptime_s: float | None
+    stamp: Stamp
 
-    def rest_s(self, at: Moment) -> float:
+    def delay_left_s(self, at: Moment) -> float:
+        """Return for how many seconds the address must not be contacted yet for this host."""
         if not self.clean:
             return self.delay_s
         if self.rested_s is None:
             return 0.0  # it was never contacted
-        passed_s = at.passed_s(self.stamp, self.boot, self.uptime_s)
-        return max(0.0, self.delay_s - self.rested_s - passed_s)
+        return max(0.0, self.delay_s - self.rested_s - at.passed_s(self.stamp))
 
 
 _Offer = tuple[float, int, int, int, Queued]  # a URL, behind its place among others
@@ -173,7 +169,7 @@ class Leases:
     # ------------------------------------------------------------ leases
 
     def glance(self, slot: str, at: Moment) -> Glance | None:
-        """What is stored of a host; None if it is unknown. Writes nothing."""
+        """Return what is stored of a host; None if it is unknown. Writes nothing."""
         found = self._sql.read_many(list[tuple[str, int]], "slot_ids", [(slot,)])
         if not found:
             return None
@@ -185,13 +181,14 @@ class Leases:
         return Glance(clock=None)
 
     def address_delay_s(self, address: str, at: Moment) -> float:
-        """How long an address must rest yet after the contacts with its hosts. Only time that is
-        proven to have passed counts, and none after a contact that may have been broken off."""
+        """Return for how many seconds an address must not be contacted yet, after the contacts
+        with its hosts. Only time that is proven to have passed counts, and none after a contact
+        that may have been broken off."""
         rows = self._sql.read(list[_AddressRow], "address_delays", address, HOSTS_AT_ADDRESS)
-        rests = [row.rest_s(at) for row in rows]
+        delays = [row.delay_left_s(at) for row in rows]
         if len(rows) == HOSTS_AT_ADDRESS:
-            rests.append(min(row.delay_s for row in rows))  # none of the others asks for more
-        return max(rests, default=0.0)
+            delays.append(min(row.delay_s for row in rows))  # none of the others asks for more
+        return max(delays, default=0.0)
 
     def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
         ids = self._names.slots(slots, at.now_s)

@@ -152,15 +152,8 @@ class LinkTable:
         return {url: ids[url] for url, _ in targets}
 
     def known(self, urls: Sequence[str]) -> dict[str, int]:
-        """The ids of those URLs that are in a view."""
-        origins = self._names.find_origins(dict.fromkeys(_origin(url) for url in urls))
-        rows: list[Values] = [
-            (n, origins[_origin(url)].id, self._fingerprint(url))
-            for n, url in enumerate(urls)
-            if _origin(url) in origins
-        ]
-        read = self._sql.read_many(_KnownShape, "known_ids", rows)
-        return {urls[n]: key for n, key, _ in read if key > 0}
+        """Return the ids of those URLs that are in a view."""
+        return _known(self._sql, self._names, self._fingerprint, urls)
 
     def forget(self, urls: Sequence[tuple[int, str]]) -> None:
         """Take URLs out of view; a later link to one queues it again."""
@@ -381,6 +374,24 @@ def fingerprints(secret: bytes) -> Callable[[str], int]:
         return int.from_bytes(state.digest(), "big", signed=True)
 
     return fingerprint
+
+
+def known_urls(sql: Statements, urls: Sequence[str]) -> set[str]:
+    """Return those of some canonical URLs that are in a view."""
+    return set(_known(sql, NameIds(sql), fingerprints(sql.secret()), urls))
+
+
+def _known(
+    sql: Statements, names: NameIds, fingerprint: Callable[[str], int], urls: Sequence[str]
+) -> dict[str, int]:
+    origins = names.find_origins(dict.fromkeys(_origin(url) for url in urls))
+    rows: list[Values] = [
+        (n, origins[_origin(url)].id, fingerprint(url))
+        for n, url in enumerate(urls)
+        if _origin(url) in origins
+    ]
+    read = sql.read_many(_KnownShape, "known_ids", rows)
+    return {urls[n]: key for n, key, _ in read if key > 0}
 
 
 def some_seeds(sql: Statements, after: int) -> list[tuple[int, str]]:

@@ -191,8 +191,8 @@ def _texts_of(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def counts_for(outcome: Outcome, state: int | None, *, planned: bool) -> bool:
-    """Whether an outcome still counts for a URL in this state; see `Store.complete`. `planned`: it
-    is a sitemap that was read, and is to be read again."""
+    """Return whether an outcome still counts for a URL in this state; see `Store.complete`.
+    `planned`: it is a sitemap that was read, and is to be read again."""
     if isinstance(outcome, SitemapRead) and outcome.again:
         return planned
     if isinstance(outcome, Revisited) or (isinstance(outcome, Visited) and outcome.again):

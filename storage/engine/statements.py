@@ -132,7 +132,7 @@ class Connection(Protocol):
         """Raises CommitUnknown if the connection ended before the answer came."""
 
     def was_committed(self, transaction: str) -> bool:
-        """Whether a transaction took effect for which `commit` raised CommitUnknown."""
+        """Return whether a transaction took effect for which `commit` raised CommitUnknown."""
 
     def roll_back(self, error: BaseException) -> None:
         """Undo everything because of `error`. Where even that fails, closing or the next `begin`

@@ -294,7 +294,7 @@ class Writer:
         return self.leases.glance(slot, self.at)
 
     def address_delay_s(self, address: str) -> float:
-        """Return for how many seconds an IP address must rest yet after the last contacts with
+        """Return for how many seconds an IP address must not be contacted yet, after contacts with
         hosts there, of this session and earlier ones; see `HostClock.address`."""
         return self.leases.address_delay_s(address, self.at)
 

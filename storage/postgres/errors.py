@@ -148,7 +148,7 @@ def fault_kind_of(error: BaseException) -> FaultKind | None:
 
 
 def ends_connection(error: BaseException) -> bool:
-    """Whether a connection must not be used any longer after an error of a call."""
+    """Return whether a connection must not be used any longer after an error of a call."""
     return fault_kind_of(error) in _OF_CONNECTION
 
 
@@ -299,7 +299,7 @@ def not_ours(location: ServerLocation, tables: int) -> StoreRefused:
 
 
 def no_schema(location: ServerLocation) -> StoreRefused:
-    """No schema of search_path exists."""
+    """Return the error for a search_path of which no schema exists."""
     path = location.parameter("search_path") or "public"
     return StoreRefused(
         f"{location} has no schema {path}: create it with `CREATE SCHEMA`, or name another one"
@@ -354,7 +354,7 @@ def read_only(location: ServerLocation, *, replica: bool) -> StoreRefused:
 
 
 def unfinished_copy(location: ServerLocation) -> StoreRefused:
-    """`courtly db copy` was interrupted."""
+    """Return the error for a target of a `courtly db copy` that was interrupted."""
     return StoreRefused(
         f"{location} is an incomplete copy: run the same `courtly db copy` again to complete it"
     )

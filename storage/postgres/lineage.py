@@ -28,14 +28,14 @@ _FOUND_BY_OTHER: Final = "another worker found it"
 
 
 class Place(NamedTuple):
-    """Where a history of a database goes on."""
+    """The point at which a history of a database continues."""
 
     server: str  # system identifier, timeline, database and table
     flushed: int | None  # how far the write-ahead log was written; None: the server does not tell
 
 
 class SessionState(NamedTuple):
-    """How often a session was renewed, and how many of its transactions were committed."""
+    """The numbers of renewals and of committed transactions of a session."""
 
     beat: int = 0
     commits: int = 0
@@ -127,8 +127,8 @@ class Lineage:
     def read(
         self, returns: int, settled: int, found: SessionState | None, known: SessionState
     ) -> None:
-        """What a transaction or a renewal found. found: of this worker's session; None: there is no
-        such session. known: acknowledged before the question was sent."""
+        """Return what a transaction or a renewal found. found: of this worker's session; None:
+        there is no such session. known: acknowledged before the question was sent."""
         with self._lock:
             self._count(returns)
             if self._session and (found is None or found.is_older_than(known)):

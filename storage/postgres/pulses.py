@@ -83,7 +83,8 @@ class SessionActivity:
         self._active_s: dict[int, float] = {}  # session -> when it was last active
 
     def count(self, idle: Mapping[int, bool], beats: Mapping[int, int], now_s: float) -> int:
-        """idle, beats: of all live sessions but this one. now_s: this worker's clock."""
+        """Return how many are active. idle, beats: of all live sessions but this one. now_s: this
+        worker's clock."""
         limits_s = dict.fromkeys(beats, UNHEARD_S)
         unheard = {session for session, _ in self._silence.silent(beats, limits_s, now_s)}
         for session in beats:

@@ -13,7 +13,7 @@ _SLACK_S: Final = 1.0  # a clock that differs by less was slewed, not set
 
 
 def elapsed_s() -> float:
-    """Seconds of this machine's clock that nobody can set, and that counts sleep, too."""
+    """Return seconds of this machine's clock that nobody can set, and that counts sleep, too."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -69,7 +69,7 @@ class ServerTime:
         return self.now_s() - self._anchor.shift_s
 
     def step_s(self, server_s: float, shift_s: float, sent_s: float) -> float:
-        """How far the server's clock was set since the last `observe`; 0.0: it was not.
+        """Return how far the server's clock was set since the last `observe`; 0.0: it was not.
 
         server_s: the server's clock, in an answer to a request sent at `sent_s` of `elapsed`."""
         if not self._known:

@@ -569,7 +569,7 @@ SELECT json_rows(id) FROM (
 -- name: leases
 WITH v (id bigint) AS ROWS
 SELECT json_rows(json_array(
-  s.id, s.ring, s.lease, s.stamp, s.boot, s.uptime_s,
+  s.id, s.ring, s.lease, json_array(s.stamp, s.boot, s.uptime_s),
   (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT $1::bigint) AS q),
   json_array(
     s.name, s.epoch + 1,
@@ -593,7 +593,7 @@ FROM (
 -- name: address_delays
 SELECT json_rows(json_array(
   q.address_delay_s, CASE WHEN q.rested_s IS NOT NULL THEN least(q.rested_s, 1e12) END, q.clean,
-  q.stamp, q.boot, q.uptime_s
+  json_array(q.stamp, q.boot, q.uptime_s)
 ))
 FROM (
   SELECT * FROM slots WHERE address = $1::text AND address_delay_s IS NOT NULL

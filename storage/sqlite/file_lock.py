@@ -20,7 +20,8 @@ os.register_at_fork(after_in_child=_locked_here.clear)
 
 
 def is_locked_here(database: Path) -> bool:
-    """Whether this process has the lock of a database (of the file itself, not a link to it)."""
+    """Return whether this process has the lock of a database (of the file itself, not a link to
+    it)."""
     return _lock_path(database.absolute()) in _locked_here
 
 

@@ -7,15 +7,13 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.timekeeper import KEPT_MAX, Moment, Ticks, Uptime
+from storage.timekeeper import KEPT_MAX, Moment, Stamp, Ticks, Uptime
 
 MACHINES = 3
 
 
-class Stamp(NamedTuple):
-    tick: int
-    boot: int
-    uptime_s: float
+class Stored(NamedTuple):
+    stamp: Stamp
     true_s: float
 
 
@@ -33,12 +31,12 @@ class World:
     def moment(self, machine: int) -> Moment:
         return Moment(0.0, 0.0, 0.0, self.uptime(machine), ticks=self.ticks[machine])
 
-    def store(self, machine: int) -> Stamp:
+    def store(self, machine: int) -> Stored:
         """A commit: its moment comes before the tick that it draws."""
         boot, uptime_s = self.moment(machine).stamp
         true_s = self.true_s
         self.tick += 1
-        return Stamp(self.tick, boot, uptime_s, true_s)
+        return Stored(Stamp(self.tick, boot, uptime_s), true_s)
 
     def look(self, machine: int, answer_s: float) -> None:
         tick = self.tick
@@ -56,32 +54,32 @@ def test_never_more_time_is_proven_than_has_passed(
     acts: list[tuple[str, int, float]], claimant: int
 ) -> None:
     world = World()
-    stamps: list[Stamp] = []
+    stored: list[Stored] = []
     for act, machine, seconds in acts:
         if act == "w":
             world.true_s += seconds
         elif act == "s":
-            stamps.append(world.store(machine))
+            stored.append(world.store(machine))
         else:
             world.look(machine, seconds / 10)
         at = world.moment(claimant)
-        for stamp in stamps:
-            passed_s = at.passed_s(*stamp[:3])
-            assert 0.0 <= passed_s <= world.true_s - stamp.true_s + 1e-6
+        for stamp, true_s in stored:
+            passed_s = at.passed_s(stamp)
+            assert 0.0 <= passed_s <= world.true_s - true_s + 1e-6
             if stamp.boot == at.uptime.boot_key:
-                assert passed_s >= world.true_s - stamp.true_s - 1e-6, "its own clock is exact"
+                assert passed_s >= world.true_s - true_s - 1e-6, "its own clock is exact"
 
 
 def test_a_worker_that_looks_often_proves_nearly_all() -> None:
     world = World()
     world.look(1, 0.0)
-    stamp = world.store(0)
+    stamp = world.store(0).stamp
     world.true_s += 0.5
     world.look(1, 0.0)
     world.true_s += 10.0
     world.look(1, 0.0)  # the same tick: the first sight of it counts
-    assert world.moment(1).passed_s(*stamp[:3]) == 10.0
-    assert world.moment(2).passed_s(*stamp[:3]) == 0.0, "it has not looked yet"
+    assert world.moment(1).passed_s(stamp) == 10.0
+    assert world.moment(2).passed_s(stamp) == 0.0, "it has not looked yet"
 
 
 def test_many_ticks_take_a_bounded_memory_and_prove_less() -> None:

@@ -100,7 +100,7 @@ def check(urls: Sequence[str], file: str | None, options: CheckOptions) -> None:
 
 
 def invalid_url(text: str) -> str:
-    """Why no verdict is possible."""
+    """Return why no verdict is possible."""
     shown = unparsed_shown(text)[1:-1]
     return f'"{shown}" is neither a URL such as https://example.com/a nor a path such as /a'
 

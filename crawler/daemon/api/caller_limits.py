@@ -14,9 +14,9 @@ BUSY_S = 5.0  # before a client tries again when there is no room
 
 
 class Limit(Struct, frozen=True, kw_only=True):
-    """Of one kind of thing. what: it, in words. total: by all clients together. of_one: by one of
-    them. share: as much is left to a client even if others have taken all they may; a part of the
-    total (`reserve`) is kept for those that have no more than this."""
+    """The limit of one kind of thing. what: the kind, in words. total: by all clients together.
+    of_one: by one of them. share: as much is left to a client even if others have taken all they
+    may; a part of the total (`reserve`) is kept for those that have no more than this."""
 
     what: str
     total: int

@@ -100,20 +100,20 @@ class CallerRequests:
             return fetched
 
     async def may_fetch(self, url: str) -> responses.MayFetch:
-        """Whether robots.txt allows a URL now."""
+        """Return whether robots.txt allows a URL now."""
         with self._call(self._queries) as requests:
             canonical = canonical_url(url)
             allowed = await self._in_time(requests.may_fetch(canonical), canonical)
             return responses.MayFetch(allowed=allowed)
 
     async def next_turn(self, url: str) -> responses.NextTurn:
-        """When the host of a URL may be contacted next."""
+        """Return when the host of a URL may be contacted next."""
         with self._call(self._queries) as requests:
             turn = await requests.next_turn(canonical_url(url))
             return responses.NextTurn(in_s=turn.in_s, reason=turn.reason, ahead=turn.ahead)
 
     async def robots_state(self, url: str) -> responses.RobotsKnown:
-        """What is known of the robots.txt of a URL's origin."""
+        """Return what is known of the robots.txt of a URL's origin."""
         with self._call(self._queries) as requests:
             canonical = canonical_url(url)
             known = structs.asdict(await self._in_time(requests.robots(canonical), canonical))

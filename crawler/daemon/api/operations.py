@@ -138,8 +138,9 @@ class Operations:
             return kept
 
     async def readiness(self) -> responses.Readiness:
-        """Whether the crawl can make progress: it is not ending, and its database takes outcomes.
-        What is wrong with sites or the network does not count: another instance would share it."""
+        """Return whether the crawl can make progress: it is not ending, and its database takes
+        outcomes. What is wrong with sites or the network does not count: another instance would
+        share it."""
         failing = ["stopping"] if self._control.state is CrawlState.STOPPING else []
         try:
             async with asyncio.timeout(READY_WITHIN_S):

@@ -50,7 +50,7 @@ class RobotsThroughCrawl:
     _room: Room = field(default_factory=lambda: Room(_FETCHES), init=False)
 
     async def fetch(self, origin: str) -> RobotsState | None:
-        """What is known of an origin's robots.txt, fetched first if that is due; None if no
+        """Return what is known of an origin's robots.txt, fetched first if that is due; None if no
         connection could be made, or if the crawl ends. Raises Problem."""
         known = await self.reader.robots_copy(origin)
         if known is not None and not is_due(known, self.clock.wall()):

@@ -126,7 +126,7 @@ def _read(source: str) -> str:
 
 
 def weakness(token: str) -> str:
-    """Why a token is too easy to guess; "" if it is not."""
+    """Return why a token is too easy to guess; "" if it is not."""
     if len(token) < 16:
         return "is shorter than 16 characters"
     counts = Counter(token).values()
@@ -138,8 +138,8 @@ def weakness(token: str) -> str:
 
 
 def token_file(config: Config) -> Path:
-    """Where a generated token is kept: beside the database. The config has checked that this is a
-    file."""
+    """Return where a generated token is kept: beside the database. The config has checked that this
+    is a file."""
     location = config.storage.location
     assert isinstance(location, FileLocation)
     return location.path.with_name(location.path.name + ".token")
@@ -183,7 +183,7 @@ class Sessions:
         return name
 
     def account(self, name: str) -> Account | None:
-        """Whose session this is; None if it has ended."""
+        """Return the account of a session; None if it has ended."""
         key = digest_of(name)
         found = self._open.get(key)
         if found is None:

@@ -80,7 +80,7 @@ ANSWERS: Final = (LentPermit, PermitEnded)
 def paths(
     schemas: Mapping[type, Mapping[str, object]], problem: Mapping[str, object]
 ) -> dict[str, dict[str, object]]:
-    """These routes in the OpenAPI description. problem: the response for errors."""
+    """Return these routes as in the OpenAPI description. problem: the response for errors."""
 
     def operation(
         name: str, summary: str, body: type, status: str, answer: Mapping[str, object]

@@ -35,7 +35,7 @@ def command_in(request: web.Request) -> str:
 
 
 def actor_of(request: web.Request, *, local: bool) -> Actor:
-    """Who sent a request. local: through the Unix socket."""
+    """Return who sent a request. local: through the Unix socket."""
     if local and request.transport is not None:
         return behind_socket(request.transport.get_extra_info("socket"))
     via = API if request.path.startswith("/api/") else PAGE

@@ -207,7 +207,7 @@ class Guards:
         return self._streams.one(account, self.client_of(request))
 
     def may_stay(self, request: web.Request) -> bool:
-        """Whether a listener is still authorized: its session may have ended."""
+        """Return whether a listener is still authorized: its session may have ended."""
         if self.sessions is None or self.settings.local or hdrs.AUTHORIZATION in request.headers:
             return True
         return self.sessions.account(request.cookies.get(cookie_name(request), "")) is not None

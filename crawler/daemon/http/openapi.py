@@ -17,12 +17,12 @@ from crawler.version import __version__
 
 
 class ProblemBody(Struct, frozen=True, kw_only=True):
-    """Why a request was not served (RFC 9457); `field` and `problems` where they apply. `type` is
-    "about:blank", or of a request that the crawl did not send "/problems/NAME", with the attributes
-    of the error: robots-disallowed (url, verdict), robots-unreachable (url, reason, until),
-    fetch-failed (url, failure, until), wait-too-long (url, reason, until), too-many-redirects
-    (urls), invalid-url, invalid-request (argument), invalid-config (problems), session-closed (the
-    crawl is ending), busy, permit-ended."""
+    """The reason why a request was not served (RFC 9457); `field` and `problems` where they apply.
+    `type` is "about:blank", or of a request that the crawl did not send "/problems/NAME", with the
+    attributes of the error: robots-disallowed (url, verdict), robots-unreachable (url, reason,
+    until), fetch-failed (url, failure, until), wait-too-long (url, reason, until),
+    too-many-redirects (urls), invalid-url, invalid-request (argument), invalid-config (problems),
+    session-closed (the crawl is ending), busy, permit-ended."""
 
     type: str
     title: str

@@ -29,7 +29,7 @@ class Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class NoParams(Strict, frozen=True, kw_only=True):
-    """No keys."""
+    """Parameters without keys."""
 
 
 class HostsParams(Strict, frozen=True, kw_only=True):

@@ -176,7 +176,7 @@ def _by_state(name: str, note: str, values: Mapping[str, float]) -> Metric:
 
 
 def store_families(measures: StoreMeasures) -> Iterator[Metric]:
-    """What this worker's store has counted, and the tables of the database."""
+    """Return what this worker's store has counted, and the tables of the database."""
     counted = measures.telemetry
     yield SummaryMetricFamily(
         "courtly_renewal_seconds",

@@ -67,7 +67,7 @@ class HealthMonitor(Observer):
             self._waiting_s = self._clock.monotonic()
 
     def uncommitted_s(self) -> float:
-        """How long outcomes have waited for a commit."""
+        """Return how long outcomes have waited for a commit."""
         if self._waiting_s is None:
             return 0.0
         return self._clock.monotonic() - max(self._waiting_s, self._committed_s)
@@ -143,8 +143,8 @@ class RecentCounts:
         self._samples.append((at_s, counts))
 
     def last(self, counts: Counts, *, now_s: float, span_s: float = WINDOW_S) -> Counts:
-        """What was counted in the last `span_s` seconds, within a step; of a shorter run, all of
-        it. counts: as they are now."""
+        """Return what was counted in the last `span_s` seconds, within a step; of a shorter run,
+        all of it. counts: as they are now."""
         before = Counts()
         for at_s, sample in self._samples:
             if at_s > now_s - span_s:
@@ -165,7 +165,7 @@ class LivenessReporter(Observer):
         self._committed_s = self._clock.monotonic()
 
     async def is_healthy(self, control: Control, within_s: float) -> bool:
-        """False if the store does not answer within that time, or has committed none of the
+        """Return False if the store does not answer within that time, or has committed none of the
         outcomes waiting for that long. A crawl on hold waits on purpose."""
         if control.held:
             return True

@@ -62,7 +62,7 @@ class HistoryRecorder(Observer):
 
     @property
     def session(self) -> int:
-        """Of this process in its database; 0 before `recording`."""
+        """The session of this process in its database; 0 before `recording`."""
         return self._session
 
     # ------------------------------------------------------------ the observer
@@ -273,7 +273,7 @@ class HistoryRecorder(Observer):
                 del self._marks[number]
 
     def newest(self) -> History:
-        """What is not written yet, or not as it is now, the current minute included: in place of
-        what the database has of it."""
+        """Return what is not written yet, or not as it is now, the current minute included: in
+        place of what the database has of it."""
         counts = [*self._minutes.values(), *self._counted()]
         return History(counts=counts, marks=list(self._marks.values()))

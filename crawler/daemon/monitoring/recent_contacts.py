@@ -110,7 +110,7 @@ class RecentContacts(Observer):
         return host
 
     def delays(self, host: str) -> Sequence[RequiredDelay]:
-        """Of the host's latest contacts in this run, oldest first."""
+        """Return the delays before the host's latest contacts in this run, oldest first."""
         found = self._hosts.get(host)
         return () if found is None else found.delays()
 

@@ -42,7 +42,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     in_flight: float
 
     def values(self) -> tuple[float, ...]:
-        """In the order of Track, which is that of the fields."""
+        """Return the values in the order of Track, which is that of the fields."""
         return astuple(self)
 
 

@@ -33,7 +33,7 @@ _LATER: Final = frozenset((408, 425, 429))
 
 
 class Target(Struct, frozen=True):
-    """Where notifications go. Both fields may be secret."""
+    """The receiver of notifications. Both fields may be secret."""
 
     url: str
     headers: Mapping[str, str]
@@ -43,7 +43,7 @@ class Target(Struct, frozen=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown."""
+        """The strings that must not be shown."""
         return (self.url, *self.headers.values())
 
 

@@ -29,6 +29,7 @@ from crawler.operator_commands import (
     UnknownHost,
 )
 from crawler.testing import hang_up, text
+from storage.engine.connection_thread import ThreadedReads
 from storage.location import url_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ DONE: tuple[OperatorCommand[Any], ...] = (
     DropFailed(dry_run=True),
     DropFailed(),
     DropFailed(),
+    AddSeeds(urls=("http://a.test/new", "http://f.test/", "http://g.test/")),
     PauseCrawl(),
     ResumeCrawl(),
     ResumeCrawl(),
@@ -107,3 +109,23 @@ async def test_a_command_does_the_same_with_and_without_a_crawl(
     dropped = [one for one in found if isinstance(one, FailedDropped)]
     assert [(one.retried, one.dry_run) for one in retried] == [(1, True), (0, True), (1, False)]
     assert [one.dropped for one in dropped] == [0, 1, 1, 0]
+
+
+async def test_a_preview_of_many_seeds_reads_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = from_dict({"storage": {"url": url_of(str(tmp_path / "crawl.db"))}})
+    urls = tuple(f"http://h{n % 7}.test/{n}" for n in range(6_000))
+    await execute_in_database(config, AddSeeds(urls=urls[:10]))
+    reads = 0
+    read = ThreadedReads.read
+
+    def counting(self: ThreadedReads, work: Callable[[Any], Any]) -> Any:
+        nonlocal reads
+        reads += 1
+        return read(self, work)
+
+    monkeypatch.setattr(ThreadedReads, "read", counting)
+    result, _ = await execute_in_database(config, AddSeeds(urls=urls, dry_run=True))
+    assert (result.added, result.known, result.refused) == (len(urls) - 10, 10, ())
+    assert reads < 10

@@ -129,7 +129,7 @@ async def test_closing_at_any_step_ends_all_who_wait(clock: JumpClock) -> None:
 async def test_hosts_are_forgotten_once_they_have_rested(
     clock: JumpClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_leases, "HOSTS_HELD_MAX", 10)
+    monkeypatch.setattr(host_leases, "HOSTS_LEASED_MAX", 10)
     fetcher = FakeFetcher(clock, {})
     async with opened(clock, fetcher) as client:
         for n in range(60):
@@ -145,7 +145,7 @@ async def test_hosts_are_forgotten_once_they_have_rested(
 async def test_the_hosts_forgotten_first_are_those_used_least_recently(
     clock: JumpClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_leases, "HOSTS_HELD_MAX", 4)
+    monkeypatch.setattr(host_leases, "HOSTS_LEASED_MAX", 4)
     monkeypatch.setattr(host_leases, "CLAIM_HOSTS", 1)
     fetcher = FakeFetcher(clock, {})
     async with opened(clock, fetcher) as client:
@@ -165,7 +165,7 @@ async def test_the_hosts_forgotten_first_are_those_used_least_recently(
 async def test_hosts_that_rest_or_are_waited_for_are_not_forgotten(
     clock: JumpClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_leases, "HOSTS_HELD_MAX", 3)
+    monkeypatch.setattr(host_leases, "HOSTS_LEASED_MAX", 3)
     busy = Reply(status=429, headers={"Retry-After": "5000"})
     fetcher = FakeFetcher(
         clock,
@@ -216,7 +216,7 @@ async def test_robots_copies_in_memory_are_bounded_in_bytes(
 async def test_a_forgotten_host_keeps_its_clock_in_a_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_leases, "HOSTS_HELD_MAX", 2)
+    monkeypatch.setattr(host_leases, "HOSTS_LEASED_MAX", 2)
     async with JumpClock() as clock:
         fetcher = FakeFetcher(clock, {})
         db = tmp_path / "x.db"

@@ -292,7 +292,7 @@ async def test_a_host_whose_page_is_being_read_does_not_make_room(
     clock: JumpClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Released with a page in the reader's hands, the page would be given again."""
-    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_HELD_MAX", 4)
+    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_LEASED_MAX", 4)
     hosts = [f"http://h{n}.test" for n in range(12)]
     fetcher = FakeFetcher(clock, {f"{host}/": html(host, "/1", "/2") for host in hosts})
     seeds = [f"{host}/" for host in hosts]

@@ -28,7 +28,7 @@ DAY_S = 86_400.0
 
 
 def held_at_most(monkeypatch: pytest.MonkeyPatch, hosts: int) -> None:
-    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_HELD_MAX", hosts)
+    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_LEASED_MAX", hosts)
     monkeypatch.setattr("crawler.scheduling.host_leases.CLAIM_HOSTS", hosts)
     monkeypatch.setattr("crawler.scheduling.due_work.DUE_ORIGINS_MAX", hosts)
 

@@ -178,7 +178,7 @@ async def test_months_of_hosts_that_come_and_go_leave_nothing_in_memory(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law 7: dead hosts, retries and hosts given back do not gather, nor do their timers."""
-    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_HELD_MAX", 8)
+    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_LEASED_MAX", 8)
     monkeypatch.setattr("crawler.scheduling.host_leases.CLAIM_HOSTS", 8)
     alive: list[int] = []
     timers: list[int] = []

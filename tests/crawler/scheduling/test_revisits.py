@@ -291,7 +291,7 @@ async def test_a_host_that_has_had_its_pages_is_visited_again_all_the_same(world
 async def test_more_such_hosts_than_fit_are_visited_again_too(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_HELD_MAX", 3)
+    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_LEASED_MAX", 3)
     monkeypatch.setattr("crawler.scheduling.host_leases.CLAIM_HOSTS", 3)
     seeds = [f"http://h{n}.test/" for n in range(8)]
     answers = {seed: html("Home", "/more") for seed in seeds}

@@ -366,7 +366,7 @@ async def test_another_dialect_is_read_from_the_copy_at_hand_and_judges_again(
 
 async def test_urls_on_disk_are_judged_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts that are not in memory are marked in the store, and judged in bounded batches."""
-    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_HELD_MAX", 3)
+    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_LEASED_MAX", 3)
     monkeypatch.setattr("crawler.scheduling.host_leases.CLAIM_HOSTS", 3)
 
     def answers(request: Request) -> Reply:

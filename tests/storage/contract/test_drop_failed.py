@@ -45,6 +45,16 @@ async def test_those_of_a_host_or_code_are_dropped(
     assert await crawl.store.retry_failed() == 6 - count
 
 
+async def test_known_urls_are_those_in_a_view(crawl: Any) -> None:
+    await crawl.store.drop_failed("a.test")
+    await crawl.add("http://a.test/2", "http://a.test/4")
+    dropped, failed = ["http://a.test/1", "http://a.test/3"], ["http://b.test/1"]
+    queued, new = ["http://a.test/2", "http://a.test/4"], ["http://a.test/5", "http://c.test/"]
+    urls = [*dropped, *failed, *queued, *new, *queued]
+    assert await crawl.reader.known_urls(urls) == {*failed, *queued}
+    assert await crawl.reader.known_urls([]) == set()
+
+
 async def test_a_dropped_url_says_so_and_a_later_link_queues_it(crawl: Any) -> None:
     await crawl.store.drop_failed()
     row = await crawl.reader.url("http://a.test/1")
