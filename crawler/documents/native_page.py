@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from html.entities import html5
 from typing import TYPE_CHECKING, Final
 
 from crawler.documents import links as links_of
-from crawler.documents import reader
+from crawler.documents import page_reader
 from crawler.documents.links import PageLinks
 from crawler.documents.query import with_encoded_query
 from crawler.documents.scanned_anchors import ScannedAnchors, contents_of
+from policies.declarations import NAMES
 from policies.url import base_parts, canonical_all
 
 if TYPE_CHECKING:
-    from courtly_native import Page
+    from courtly_native import Page, Reader
 
 # The encoding in which a query of ASCII characters may not be sent as written.
 _SHIFTED: Final = "iso-2022-jp"
+
+
+def relevant_words(tokens: Sequence[str]) -> list[str]:
+    """Return the words in the attributes of meta elements that may address this crawler."""
+    return ["refresh", "robots", *NAMES, *tokens]
+
+
+@lru_cache(maxsize=256)
+def reader_for(tokens: tuple[str, ...]) -> Reader | None:
+    """Return the native reader for these product tokens, if it is used."""
+    if page_reader.name() != page_reader.NATIVE or not all(map(str.isascii, tokens)):
+        return None
+    from courtly_native import Reader
+
+    return Reader(relevant_words(tokens), html5)
 
 
 def read(
@@ -30,15 +48,15 @@ def read(
     links: of the headers of the page.
     by_tree: reads all anchor texts of the page in another way.
     """
-    native = reader.native(tokens)
+    native = reader_for(tokens)
     where = base_parts(links.base)
     if native is None or where is None:
         return None
     page = native.read(html, *where)
     if page is None:
-        reader.pages_read.declined += 1
+        page_reader.pages_read.declined += 1
         return None
-    reader.pages_read.native += 1
+    page_reader.pages_read.native += 1
     if page.base is not None:
         links.set_base(page.base)
         where = base_parts(links.base)

@@ -27,7 +27,7 @@ from crawler.documents.links import (
     followed_rels,
     refresh_href,
 )
-from crawler.documents.reader import relevant_words
+from crawler.documents.native_page import relevant_words
 from crawler.documents.scanned_anchors import ScannedAnchors, contents_of
 from crawler.documents.tree import Document
 from crawler.fetching.request import Headers

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from crawler.documents import page, reader
+from crawler.documents import native_page, page, page_reader
 from crawler.fetching.request import Headers
 
 
 def is_installed() -> bool:
-    return reader._problem() is None
+    return page_reader.native_problem() is None
 
 
 @contextmanager
 def pure() -> Iterator[None]:
     """Read with the reader in Python."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "native", lambda _tokens: None)
+        patch.setattr(native_page, "reader_for", lambda _tokens: None)
         yield
 
 
@@ -28,10 +28,10 @@ def pure() -> Iterator[None]:
 def native() -> Iterator[None]:
     """Read with the native reader."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "name", lambda: reader.NATIVE)
-        reader.native.cache_clear()
+        patch.setattr(page_reader, "name", lambda: page_reader.NATIVE)
+        native_page.reader_for.cache_clear()
         yield
-    reader.native.cache_clear()
+    native_page.reader_for.cache_clear()
 
 
 def everything(read: page.ParsedPage) -> dict[str, Any]:

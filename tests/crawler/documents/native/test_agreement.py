@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.documents import reader
+from crawler.documents import page_reader
 from crawler.fetching.request import Headers
 from tests.benchmarks.test_reading_speed import make_page
 from tests.crawler.documents import both_readers, test_page_fuzz, test_scan
@@ -39,11 +39,11 @@ HEADERS = headers(("Content-Type", "text/html; charset=utf-8"))
 def check(html: str | bytes, given_headers: Headers = HEADERS, url: str = URL) -> bool:
     """Compare the readers. Return whether the native one read the page."""
     body = html if isinstance(html, bytes) else html.encode("utf-8", "surrogateescape")
-    before = reader.pages_read.native
+    before = page_reader.pages_read.native
     expected, found = both_readers.read_by_both(url, given_headers, body, TOKENS)
     for what, value in expected.items():
         assert found[what] == value, f"{what} of {body!r}"
-    return reader.pages_read.native > before
+    return page_reader.pages_read.native > before
 
 
 # ---------------------------------------------------------------- whole pages

@@ -8,7 +8,7 @@ import time
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.documents import page, reader
+from crawler.documents import native_page, page, page_reader
 from tests.crawler.documents import both_readers, test_scan
 from tests.growth import assert_linear, repeated
 from tests.tables import each
@@ -23,7 +23,7 @@ TOKENS = ("examplebot",)
 
 def read(html: bytes) -> object:
     with both_readers.native():
-        native = reader.native(TOKENS)
+        native = native_page.reader_for(TOKENS)
         assert native is not None
         return native.read(html, "http://a.test", "http://a.test/dir/", URL)
 
@@ -79,10 +79,10 @@ def test_the_lock_is_released() -> None:
 
 def test_pages_are_counted() -> None:
     headers = CIMultiDictProxy(CIMultiDict([("Content-Type", "text/html")]))
-    before = reader.pages_read.native, reader.pages_read.declined
+    before = page_reader.pages_read.native, page_reader.pages_read.declined
     with both_readers.native():
         page.parse_page(URL, headers, b"<a href=x>", tokens=TOKENS)
         page.parse_page(URL, headers, b"<math><a href=x>", tokens=TOKENS)
         page.parse_page(URL, headers, b"", tokens=TOKENS)
-    after = reader.pages_read.native, reader.pages_read.declined
+    after = page_reader.pages_read.native, page_reader.pages_read.declined
     assert after == (before[0] + 1, before[1] + 1)
