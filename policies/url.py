@@ -38,7 +38,8 @@ class SeedError(ValueError):
 _HOST = r"(?:[a-z0-9]++(?:-[a-z0-9]++)*+\.)*+"
 _BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _HOST_NAME = rf"(?:{_BYTE}(?:\.{_BYTE}){{3}}+(?=[:/])|{_HOST}[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+)"
-_AUTHORITY = rf"{_HOST_NAME}(?::(?!80/|443/)[1-9][0-9]{{0,3}}+)?"
+_PORT = r"(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3}+)"
+_AUTHORITY = rf"{_HOST_NAME}(?::(?!80/|443/){_PORT})?"
 _ORIGIN = rf"https?://{_AUTHORITY}"
 _ESCAPE = r"%(?:[0189A-F][0-9A-F]|2[0-9A-CF]|3[A-F]|40|5[B-E]|60|7[B-DF])"
 _PATH = r"A-Za-z0-9\-_~!$&'()*+,;=@|\[\]"
@@ -94,7 +95,7 @@ def canonical(href: str, base: str | None = None) -> str | None:
         href = href[: simple.start("end")]
     if simple["absolute"] is not None:
         return href
-    where = None if base is None else _base_parts(base)
+    where = None if base is None else base_parts(base)
     if where is None:
         return None
     return (where[1] if simple["rooted"] is None else where[0]) + href
@@ -114,7 +115,7 @@ def canonical_all(hrefs: Sequence[str], base: str) -> list[str | None]:
 
 def _canonical_some(hrefs: Sequence[str], base: str) -> list[str | None]:
     joined = "\n".join(hrefs)
-    where = _base_parts(base)
+    where = base_parts(base)
     if where is None or joined.count("\n") != len(hrefs) - 1:
         return [canonical(href, base) for href in hrefs]
     origin, directory, whole = where
@@ -174,7 +175,7 @@ def _canonical_slow(href: str, base: str | None) -> str | None:
     if "#" in href:  # only the presence of a fragment matters
         href = href[: href.index("#") + 1]
     try:
-        where = None if base is None else _base_parts(base)
+        where = None if base is None else base_parts(base)
         url = ada_url.normalize_url(href) if where is None else ada_url.join_url(where[2], href)
     except ValueError:  # also UnicodeEncodeError, for lone surrogates
         return None
@@ -182,8 +183,9 @@ def _canonical_slow(href: str, base: str | None) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _base_parts(base: str) -> tuple[str, str, str] | None:
-    """The origin, the directory (up to the last slash) and the whole of a base, canonical."""
+def base_parts(base: str) -> tuple[str, str, str] | None:
+    """The origin, the directory (up to the last slash) and the whole of a base, canonical. None:
+    it is not an http(s) URL."""
     url = base if (simple := _SIMPLE.match(base)) and simple["absolute"] else None
     url = _canonical_slow(base, None) if url is None else url.partition("#")[0]
     if url is None:

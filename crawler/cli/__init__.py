@@ -14,6 +14,7 @@ import click  # noqa: E402
 from crawler.cli import standard_streams  # noqa: E402
 from crawler.cli.exit_codes import reported_errors  # noqa: E402
 from crawler.cli.process import loading  # noqa: E402
+from crawler.documents import page_reader  # noqa: E402
 
 # Each is a click command in the module of the same name, or in that of _MODULES. `courtly --help`
 # imports all of these, so they import anything slow inside their commands.
@@ -60,6 +61,7 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         with reported_errors(), signals.interrupts_raised():
+            page_reader.name()  # the environment may name one that cannot be used
             return super().invoke(ctx)
 
 
@@ -68,7 +70,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
         return
     from crawler.version import __version__
 
-    click.echo(f"courtly {__version__}")
+    click.echo(f"courtly {__version__}\nreader of pages: {page_reader.name()}")
     ctx.exit()
 
 

@@ -47,6 +47,15 @@ class Worker(Struct, frozen=True, kw_only=True):
         return self.seen_s >= SILENT_S
 
 
+class PageReader(Struct, frozen=True, kw_only=True):
+    """What reads pages in this process. `name`: "native" or "pure". `native`: the pages read in
+    native code; `declined`: those that it left to the reader in Python."""
+
+    name: str = "pure"
+    native: int = 0
+    declined: int = 0
+
+
 class Status(Activity, frozen=True, kw_only=True):
     """GET /api/status. Counts are the row counts of the database's views; `fetching` has some of
     the requests in flight; `hosts_by_state` counts the hosts in memory; `held` says what stops the
@@ -54,6 +63,8 @@ class Status(Activity, frozen=True, kw_only=True):
     the last five minutes. `queue`: what the queued URLs wait for, as of `queue_at`.
     `database_returns`: how often the database went back in time (a failover, a restored backup),
     the last time at `database_returned_at` (Unix seconds; null: never).
+
+    `page_reader`: what reads pages, and how many it has read in native code.
 
     `workers` share the crawl, if its database is on a server. `state`, the rates, the requests in
     flight, the hosts in memory and the memory are then those of the worker that answers."""
@@ -70,6 +81,7 @@ class Status(Activity, frozen=True, kw_only=True):
     queue_at: float | None
     at: float
     name: str
+    page_reader: PageReader = PageReader()
     database_returns: int = 0
     database_returned_at: float | None = None
     workers: tuple[Worker, ...] = ()

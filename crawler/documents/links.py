@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from crawler.documents.decoders import UTF8
@@ -80,14 +80,15 @@ class PageLinks:
     """
 
     __slots__ = (
-        "_anchor_source", "_anchors", "_base", "_nofollow", "_urls", "canonical_url", "encoding",
-        "malformed", "skipped",
+        "_anchor_source", "_anchors", "_nofollow", "_read_urls", "_urls", "base", "canonical_url",
+        "encoding", "malformed", "skipped",
     )  # fmt: skip
 
     def __init__(self, url: str, encoding: str = UTF8) -> None:
-        self._base = url
+        self.base = url  # what hrefs are relative to, canonical
         self.encoding = encoding
         self._urls: dict[str, str | None] = {}  # canonical URLs by href
+        self._read_urls: Callable[[], dict[str, str | None]] | None = None  # `_urls`, if not read
         self._anchors: dict[str, str | None] = {}  # first texts by canonical URL, in page order
         self._nofollow: set[str] = set()  # URLs of which all links so far say nofollow
         self._anchor_source: AnchorSource | None = None
@@ -130,7 +131,7 @@ class PageLinks:
     def set_base(self, href: str) -> None:
         base = self._canonical(href) if len(href) <= HREF_CHARS_MAX else None
         if base is not None:
-            self._base = base
+            self.base = base
             self._urls.clear()
 
     def add(self, href: str | None, *, nofollow: bool = False) -> str | None:
@@ -167,7 +168,7 @@ class PageLinks:
             meant = new
             if self.encoding != UTF8 and not are_sent_as_written(new, self.encoding):
                 meant = [with_encoded_query(href, self.encoding) for href in new]
-            found = canonical_all(meant, self._base)
+            found = canonical_all(meant, self.base)
             urls.update(zip(new, found, strict=True))
             if None in found:
                 for href in new:
@@ -179,21 +180,48 @@ class PageLinks:
         for place, href in enumerate(hrefs):
             self.add(href, nofollow=place in nofollow)
 
+    def add_resolved(
+        self,
+        urls: Sequence[str],
+        nofollow: Iterable[str],
+        without_url: Iterable[str],
+        read_urls: Callable[[], dict[str, str | None]],
+    ) -> None:
+        """Add all links of a page, which had none, each URL once.
+
+        nofollow: the URLs of which all links say nofollow.
+        without_url: the distinct hrefs that have no canonical URL.
+        read_urls: returns the URLs by href.
+        """
+        self._anchors = dict.fromkeys(urls)
+        self._nofollow.update(nofollow)
+        self._read_urls = read_urls
+        for href in without_url:
+            self._count(href)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no link was added, not even one without a URL."""
+        return not self._anchors and not self._urls
+
     @property
     def resolved(self) -> Mapping[str, str | None]:
         """The canonical URLs by href, without hrefs before a base element."""
+        if self._read_urls is not None:
+            self._urls = self._read_urls()
+            self._read_urls = None
         return self._urls
 
     def url_of(self, href: str) -> str | None:
         """Return the canonical URL of an href that was added, if it has one."""
-        return self._urls.get(href)
+        return self.resolved.get(href)
 
     def set_anchor(self, url: str, text: str) -> None:
         self._anchors[url] = anchor_text(text)
 
     def _resolve(self, href: str) -> str | None:
         if href[:1] == "#":
-            return self._base
+            return self.base
         if len(href) > HREF_CHARS_MAX:
             self.note_malformed(href, Skip.MAX_URL_BYTES)
             self.skip(Skip.MAX_URL_BYTES)
@@ -204,7 +232,7 @@ class PageLinks:
         return url
 
     def _canonical(self, href: str) -> str | None:
-        return canonical(with_encoded_query(href, self.encoding), self._base)
+        return canonical(with_encoded_query(href, self.encoding), self.base)
 
     def _count(self, href: str) -> None:
         """Count an href that is no HTTP or HTTPS URL."""

@@ -7,15 +7,15 @@ refresh, and the `Link` and `Refresh` headers. Comments, scripts and templates a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct, field
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.documents import fragments as fragments_of
-from crawler.documents import markup, scan, tree
+from crawler.documents import markup, native_page, scan, tree
 from crawler.documents.charset import media_type, to_utf8
 from crawler.documents.decoders import UTF8
 from crawler.documents.fragments import Fragments
@@ -23,14 +23,14 @@ from crawler.documents.links import (
     TEXT_CHARS_READ,
     PageLink,
     PageLinks,
-    anchor_text,
     collapsed,
     followed_rels,
     refresh_href,
 )
+from crawler.documents.native_page import relevant_words
+from crawler.documents.scanned_anchors import ScannedAnchors, contents_of
 from crawler.documents.tree import Document
 from crawler.fetching.request import Headers
-from policies.declarations import NAMES
 from policies.indexing import (
     UNRESTRICTED,
     Directives,
@@ -118,10 +118,11 @@ def parse_page(
         document = Document(html)
     reader = _Reader(url, _header_links(url, headers, charset))
     if document is not None:
-        rows = scan.rows(document.html.decode(errors="replace"))
-        if rows is None or not reader.read_rows(rows, document.html, _relevant(tuple(tokens))):
-            reader = _Reader(url, _header_links(url, headers, charset))
-            reader.read_document(document)
+        if not reader.read_natively(document.html, tuple(tokens)):
+            rows = scan.rows(document.html.decode(errors="replace"))
+            if rows is None or not reader.read_rows(rows, document.html, _relevant(tuple(tokens))):
+                reader = _Reader(url, _header_links(url, headers, charset))
+                reader.read_document(document)
         if len(body) > markup_bytes_max:
             reader.links.skip(Skip.MAX_MARKUP)
     robots_tags = headers.getall("X-Robots-Tag", ())
@@ -174,7 +175,7 @@ def header_links(url: str, headers: Headers) -> str | None:
 @lru_cache(maxsize=256)
 def _relevant(tokens: tuple[str, ...]) -> re.Pattern[str]:
     """Return a pattern that matches in the attributes of every relevant meta element."""
-    words = ["refresh", "robots", *NAMES, *map(re.escape, tokens)]
+    words = map(re.escape, relevant_words(tokens))
     return re.compile(rf"{'|'.join(words)}|[*&]|[^\x00-\x7f]", re.IGNORECASE)
 
 
@@ -256,8 +257,30 @@ class _Reader:
         links.add_all(hrefs, nofollow)
         for href in canonicals:
             links.canonical_url = links.canonical_url or links.url_of(href)
-        links.defer_anchors(_ScannedAnchors(self.url, hrefs, contents, html))
+        links.defer_anchors(
+            ScannedAnchors(contents_of(links, hrefs, contents), html, self._anchors_by_tree(html))
+        )
         return True
+
+    def read_natively(self, html: bytes, tokens: tuple[str, ...]) -> bool:
+        """Read a document in native code. Return False, having read nothing, if that does not."""
+        found = native_page.read(self.links, html, tokens, self._anchors_by_tree(html))
+        if found is None:
+            return False
+        for title in found.titles:
+            self.title = self.title or collapsed(markup.unescaped(title), TITLE_CHARS_MAX)
+        self.metas = found.metas
+        return True
+
+    def _anchors_by_tree(self, html: bytes) -> Callable[[], Mapping[str, str | None]]:
+        """Return a function that reads all anchor texts of the document."""
+
+        def read() -> Mapping[str, str | None]:
+            reader = _Reader(self.url, PageLinks(self.url, self.links.encoding))
+            reader.read_document(Document(html))
+            return reader.links.anchors(())
+
+        return read
 
     def read_document(self, document: Document) -> None:
         """Read a document by its tree, or tag by tag if it has none."""
@@ -356,35 +379,3 @@ class _Reader:
             else:
                 self.links.skip(Skip.MANY_METAS)
         return None
-
-
-class _ScannedAnchors(NamedTuple):
-    """The anchors of a scanned page, whose texts are read on demand."""
-
-    url: str
-    hrefs: Sequence[str]
-    contents: Sequence[str | None]
-    html: bytes
-
-    def read(self, links: PageLinks, urls: Iterable[str]) -> Mapping[str, str | None]:
-        """Return the anchor texts of `urls`, or of all links if the page needs a tree."""
-        texts: dict[str, str | None] = dict.fromkeys(urls)
-        missing = set(texts)
-        blocks: bool | None = None  # unknown
-        for href, content in zip(self.hrefs, self.contents, strict=True):
-            if not missing:
-                break
-            if content is None or (url := links.url_of(href)) not in missing:
-                continue
-            text = scan.anchor_text(content, blocks=blocks is True)
-            if text is None and content and blocks is None:
-                blocks = scan.paragraphs_are_closed(self.html.decode(errors="replace"))
-                text = scan.anchor_text(content, blocks=blocks)
-            if text is None:
-                reader = _Reader(self.url, PageLinks(self.url, links.encoding))
-                reader.read_document(Document(self.html))
-                return {**texts, **reader.links.anchors(())}
-            texts[url] = anchor_text(text)
-            if texts[url] is not None:
-                missing.discard(url)
-        return texts

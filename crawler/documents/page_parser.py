@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 from crawler.clock import Clock
-from crawler.documents import page
+from crawler.documents import page, page_reader
 from crawler.fetching.request import LARGE_BYTES, Headers
 from crawler.leased_domains import LeasedDomains
 from crawler.threads import in_daemon_thread
@@ -35,10 +35,12 @@ class PageParser:
     Lexbor builds its tree without the lock.
 
     Pages of a registrable domain whose large pages took more than SHARE_OF_DOMAIN wait. domains:
-    those of the crawl; a single one waits for nobody.
+    those of the crawl; a single one waits for nobody. Raises ConfigError: the environment names a
+    reader that cannot be used.
     """
 
     def __init__(self, clock: Clock, domains: LeasedDomains) -> None:
+        page_reader.name()
         self._clock = clock
         self._domains = domains
         self._free_s: dict[str, float] = {}  # until when domains wait, if that is not over

@@ -151,7 +151,7 @@ def test_fast_path_agrees_with_the_parser(href: str, base: str | None) -> None:
 _PLAIN_WORDS = r"""
     / // ../ ./ .. . a.b x y.html ? ?a=1 & # #f : :8080 :80 :443 %2F %2f %41 %zz 127.0.0.1 1.2.3 ü
     0127.0.0.1 1.2.3.256 1.2.3.4.5 255.255.255.255 0.0.0.0 a.test b-c.test x--y.test 1a http: ' ( |
-    https: HTTP: // mailto: @ \ [::1] + ~
+    :65535 :65536 :10000 :655350 https: HTTP: // mailto: @ \ [::1] + ~
 """
 _PLAIN = st.lists(st.sampled_from(_PLAIN_WORDS.split()), max_size=7).map("".join)
 
@@ -176,7 +176,8 @@ def test_hrefs_together_are_what_each_is_alone(hrefs: list[str], base: str) -> N
     [
         "/x/y.html?a=1#f", "/", "//b.test/x", "http://127.0.0.1:8080/x", "https://b.test/?q", "x",
         "x.html?a=b/../c", "/x/../y/./z", "/x/..", "x//../y/.", "/.well-known/x", "./x", "../x",
-        "../../x/y#z", "../", "../../../../x", "/a%20b",
+        "../../x/y#z", "../", "../../../../x", "/a%20b", "http://127.0.0.1:10000/x",
+        "http://b.test:65535/", "//b.test:59999/x", "http://b.test:64999/", "http://b.test:65499/",
     ],
 )  # fmt: skip
 def test_plain_hrefs_need_no_parser(href: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from crawler.daemon.monitoring.monitor import QueueView
 from crawler.daemon.monitoring.shared_store import SharedStore
 from crawler.daemon.problem import Problem, as_problems, invalid
 from crawler.daemon.responses import from_row, from_rows
+from crawler.documents import page_reader
 from crawler.explain.explanation import (
     ExplainContext,
     explain_host,
@@ -125,6 +126,11 @@ class Operations:
                     hosts=stats.hosts,
                     bytes=stats.body_bytes,
                     version=__version__,
+                    page_reader=responses.PageReader(
+                        name=page_reader.name(),
+                        native=page_reader.pages_read.native,
+                        declined=page_reader.pages_read.declined,
+                    ),
                     workers=workers,
                     health=self._health.judged(activity, stats, workers, waits),
                     at=self._clock.wall(),

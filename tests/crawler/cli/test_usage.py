@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from crawler.cli import main
 from crawler.cli.options import host_name
+from crawler.documents import page_reader
 
 HERE = "http://localhost/"
 
@@ -49,8 +50,24 @@ def test_help_lists_the_commands() -> None:
         assert courtly(command, "--help").exit_code == 0
 
 
-def test_the_version() -> None:
-    assert courtly("--version").stdout == f"courtly {importlib.metadata.version('courtly')}\n"
+def test_the_version_and_the_reader() -> None:
+    version = f"courtly {importlib.metadata.version('courtly')}"
+    assert courtly("--version").stdout == f"{version}\nreader of pages: {page_reader.name()}\n"
+
+
+def test_a_reader_that_cannot_be_used_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(page_reader.VARIABLE, "rust")
+    page_reader.name.cache_clear()
+    try:
+        for arguments in (["--version"], ["config", "show"]):
+            result = courtly(*arguments)
+            assert result.exit_code == 2
+            assert result.stderr == (
+                'courtly: COURTLY_READER is "rust"; it must be "pure" or "native"\n'
+            )
+    finally:
+        monkeypatch.undo()
+        page_reader.name.cache_clear()
 
 
 def test_help_imports_nothing_heavy() -> None:

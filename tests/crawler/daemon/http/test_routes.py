@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.http.routes import ROUTES
 from crawler.daemon.responses import HostRow
+from crawler.documents import page_reader
 from crawler.testing import LocalWeb, hang_up, html, text
 from storage.columns import VIEWS
 
@@ -41,6 +42,9 @@ async def test_status(daemon: Any) -> None:
     assert status["in_flight"] == 0
     assert status["uptime_s"] > 0
     assert status["hosts_held"] == sum(status["hosts_by_state"].values())
+    read = status["page_reader"]
+    assert read["name"] == page_reader.name()
+    assert (read["native"] + read["declined"] > 0) == (read["name"] == page_reader.NATIVE)
 
 
 async def test_hosts(daemon: Any) -> None:

@@ -1,0 +1,31 @@
+//! Reads a page for courtly: its links with their canonical URLs, its title and meta elements.
+//!
+//! The result is exactly that of the reader in Python (`crawler/documents`), which tests compare,
+//! or None: then Python reads the page. Python's lock is released meanwhile.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod attributes;
+mod bytes;
+mod collect;
+mod page;
+mod passed;
+mod references;
+mod resolve;
+mod rows;
+mod tags;
+mod words;
+
+use pyo3::prelude::*;
+
+/// The Python module.
+#[pymodule]
+mod courtly_native {
+    #[pymodule_export]
+    use crate::page::{Page, Reader};
+
+    /// The version, which must be that of courtly.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+}
