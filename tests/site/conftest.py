@@ -94,6 +94,12 @@ class Courtly:
         with contextlib.closing(sqlite3.connect(f"file:{self.db}?mode=ro", uri=True)) as db:
             return db.execute(f"SELECT {columns} FROM {view} WHERE {where} ORDER BY 1").fetchall()
 
+    def make_due(self) -> None:
+        """Make every recrawl due, as if its interval had passed since the last crawl."""
+        with contextlib.closing(sqlite3.connect(self.db)) as db, db:
+            assert db.execute("UPDATE plans SET due_at = 0").rowcount
+            db.execute("UPDATE slots SET revisit_at = 0 WHERE revisit_at IS NOT NULL")
+
     def urls(self, view: str, where: str = "1") -> list[str]:
         return [url for (url,) in self.rows(view, where=where)]
 
