@@ -315,8 +315,8 @@ FRONTIER: Final = (
     Mutant(
         "failed requests count as pages",
         "crawler/processing/worker.py",
-        "            if not (visited or queued.sitemap):\n",
-        "            if False:\n",
+        "            if not visited:\n                self._limits",
+        "            if False:\n                self._limits",
     ),
     Mutant(
         "one page more than max_pages_per_host",
