@@ -556,7 +556,7 @@ STORE: Final = (
     Mutant(
         "backoffs are not stored",
         "storage/engine/leases.py",
-        "leased.id, now_s + _wait_s(clock.next_in_s),",
+        "leased.id, now_s + stored.next_in_s,",
         "leased.id, now_s,",
     ),
     Mutant(
