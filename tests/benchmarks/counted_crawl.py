@@ -1,33 +1,39 @@
-"""`courtly` with its Python calls counted.
+"""`courtly` with its Python calls and SQL statements counted.
 
     python counted_crawl.py crawl --config crawl.toml --json --quiet
 
-Runs the command in this process, and prints one JSON object behind its output: calls by package
-(such as "crawler.frontier") and by function, of all threads. The counts do not depend on how fast
-or how busy the machine is, except where work is batched by time.
+Runs the command in this process, and prints one JSON object behind its output: calls by layer (such
+as "crawler.frontier") and by function, of all threads, and statements that SQLite executes. The
+counts do not depend on how fast or how busy the machine is, except where work is batched by time.
 """
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 import threading
 from collections import Counter
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Final
+from typing import Any, Final
 
 import crawler.cli
 
 ROOT: Final = Path(crawler.cli.__file__).parents[2]
 OURS: Final = ("crawler", "policies", "storage")
+EXECUTES: Final = frozenset({"execute", "executemany"})
 
 calls: Counter[CodeType] = Counter()
+statements = 0
 
 
-def count(frame: FrameType, event: str, _: object) -> None:
+def count(frame: FrameType, event: str, called: Any) -> None:
+    global statements  # noqa: PLW0603
     if event == "call":
         calls[frame.f_code] += 1
+    elif event == "c_call" and called.__name__ in EXECUTES:
+        statements += isinstance(called.__self__, sqlite3.Connection | sqlite3.Cursor)
 
 
 def main() -> None:
@@ -41,16 +47,17 @@ def main() -> None:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    packages: Counter[str] = Counter()
+    layers: Counter[str] = Counter()
     functions: Counter[str] = Counter()
     for code, number in list(calls.items()):
         file = Path(code.co_filename)
         inside = file.is_relative_to(ROOT) and file.relative_to(ROOT).parts[0] in OURS
         name = ".".join(file.relative_to(ROOT).parts[:-1][:2]) if inside else "others"
-        packages[name] += number
+        layers[name] += number
         if inside:
             functions[f"{file.relative_to(ROOT)}:{code.co_qualname}"] += number
-    print(json.dumps({"packages": packages, "functions": functions}))  # noqa: T201
+    found = {"layers": layers, "functions": functions, "statements": statements}
+    print(json.dumps(found))  # noqa: T201
 
 
 if __name__ == "__main__":
