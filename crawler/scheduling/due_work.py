@@ -132,8 +132,7 @@ class DuePages:
             if slot in self._vain or self._frontier.stopping:
                 continue
             self._vain[slot] = vain_until_s
-            if (host := await self._leases.lease(slot)) is not None:
-                self._frontier.want(host)
+            if await self._leases.lease(slot) is not None:
                 found = True
         return found
 

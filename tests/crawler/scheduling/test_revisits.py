@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from crawler.fetching.request import Request
+from crawler.scheduling.due_work import REVISIT_EVERY_S
 from crawler.testing import Reply, html, redirect, text
 from policies.retries import FailureCode
+from policies.url import path_of
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -211,7 +213,10 @@ async def test_a_redirect_to_what_drop_params_shortens_is_unchanged(world: Any) 
     assert row["changed_at"] == row["fetched_at"] < row["checked_at"] - 4 * DAY_S
 
 
-async def test_a_plain_crawl_visits_what_is_due_and_ends(world: Any) -> None:
+async def test_a_plain_crawl_visits_what_is_due_and_ends(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_HELD_MAX", 2)
     answers = {f"http://{host}.test/": html("A") for host in "abc"}
     seeds = list(answers)
     crawled = await world.crawl(answers, *seeds, revisit=FIXED)
@@ -223,6 +228,29 @@ async def test_a_plain_crawl_visits_what_is_due_and_ends(world: Any) -> None:
     await world.wait(1.5 * DAY_S)
     crawled = await world.crawl(answers, *seeds)
     assert crawled.entries() == []
+
+
+async def test_hosts_with_pages_due_are_leased_while_a_crawl_is_busy(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in a look, and one look in five seconds."""
+    monkeypatch.setattr("crawler.scheduling.due_work.REVISIT_HOSTS", 1)
+    answers = {"http://a.test/": html("A"), "http://b.test/": Reply(delay_s=2)}
+    await world.crawl(answers, *answers, revisit=FIXED)
+    await world.wait(DAY_S - 600)
+
+    def busy(request: Request) -> Reply:
+        if request.url.endswith("robots.txt"):
+            return text("")
+        return html("Page", "/1" + path_of(request.url)[1:] if "busy" in request.url else "/")
+
+    crawled = await live(
+        world, busy, "http://busy.test/1", days=0.01, revisit=FIXED,
+        site={"busy.test": {"delay": 100}},
+    )  # fmt: skip
+    (first_s, *_), (second_s, *_) = crawled.at("a.test"), crawled.at("b.test")
+    assert first_s == pytest.approx(600, abs=5)
+    assert second_s == pytest.approx(first_s + REVISIT_EVERY_S)
 
 
 async def test_pages_of_before_are_visited_again_when_that_is_wanted(world: Any) -> None:
