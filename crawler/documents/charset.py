@@ -54,7 +54,7 @@ def to_utf8(body: bytes, content_type: str | None) -> tuple[bytes, str]:
         return body, declared or UTF8
     if declared is not None:
         return _recode(body, declared)
-    if _is_utf8(body):
+    if is_utf8(body, cut=True):
         return body, UTF8
     return _recode(body, _guess(body))
 
@@ -99,12 +99,12 @@ def _recode(body: bytes, name: str) -> tuple[bytes, str]:
     return decode(body, name).encode("utf-8", "replace"), name
 
 
-def _is_utf8(body: bytes) -> bool:
-    """Return whether the body is valid UTF-8, except for a character cut off at its end."""
+def is_utf8(body: bytes, *, cut: bool = False) -> bool:
+    """Return whether the body is valid UTF-8. `cut`: a character at its end may be incomplete."""
     try:
         body.decode()
     except UnicodeDecodeError as error:
-        return error.reason == "unexpected end of data" and error.end == len(body)
+        return cut and error.reason == "unexpected end of data" and error.end == len(body)
     return True
 
 

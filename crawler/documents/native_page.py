@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from crawler.documents import links as links_of
 from crawler.documents import page_reader
+from crawler.documents.charset import is_utf8
 from crawler.documents.links import PageLinks
 from crawler.documents.query import with_encoded_query
 from crawler.documents.scanned_anchors import ScannedAnchors, contents_of
@@ -53,6 +54,8 @@ def read(
     if native is None or where is None:
         return None
     page = native.read(html, *where)
+    if page is None and not is_utf8(html):
+        page = native.read(html.decode(errors="replace").encode(), *where)
     if page is None:
         page_reader.pages_read.declined += 1
         return None

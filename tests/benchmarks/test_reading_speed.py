@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -23,6 +24,7 @@ from crawler.documents.tree import Document
 from crawler.processing.seen_links import SeenLinks
 from policies.scope import Follow, Scope, ScopeRules
 from policies.url import canonical_all, host_of
+from tests.crawler.documents import both_readers
 
 if TYPE_CHECKING:
     from tests.benchmarks.conftest import Beside, Work
@@ -130,10 +132,29 @@ def test_the_pages_are_what_they_should_be() -> None:
     assert BYTES < sum(len(body) for _, body in WEB) / PAGES < 1.1 * BYTES
 
 
+def read_all(url: str, body: bytes) -> None:
+    page.parse_page(url, HEADERS, body, tokens=TOKENS)
+
+
 def test_read(beside: Beside) -> None:
     """All of it: charset, links, title, metas; no anchors, which only new links need."""
-    ours = each(lambda url, body: page.parse_page(url, HEADERS, body, tokens=TOKENS))
-    assert beside("read a page", ours, LEXBOR, build) < 3
+    with both_readers.pure():
+        assert beside("read a page", each(read_all), LEXBOR, build) < 3
+
+
+@pytest.mark.skipif(not both_readers.is_installed(), reason="courtly-native is not installed")
+def test_read_natively(beside: Beside) -> None:
+    """The same in native code, beside the reader in Python."""
+
+    def by(reader: Callable[[], AbstractContextManager[None]]) -> Work:
+        def work() -> int:
+            with reader():
+                return each(read_all)()
+
+        return work
+
+    natively, purely = by(both_readers.native), by(both_readers.pure)
+    assert beside("read natively", natively, "in Python", purely) < 0.4
 
 
 def test_extract(beside: Beside) -> None:

@@ -139,6 +139,14 @@ def _measured(status: Status) -> Iterator[Metric]:
     for check in status.health.checks:
         health.add_metric((check.check.value,), check.state.severity)
     yield health
+    natively = CounterMetricFamily(
+        "courtly_native_reader_pages",
+        "Pages offered to the native reader: read by it, or declined, which Python reads.",
+        labels=("outcome",),
+    )
+    natively.add_metric(("read",), status.page_reader.native)
+    natively.add_metric(("declined",), status.page_reader.declined)
+    yield natively
     urls_held, hosts_held = (
         GaugeMetricFamily(f"courtly_queue_{what}", note, labels=("reason",))
         for what, note in (

@@ -12,7 +12,7 @@ from crawler.daemon.health import HealthEvidence, judge
 from crawler.daemon.monitoring.exposition import render
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.shared_store import StoreMeasures
-from crawler.daemon.responses import Status, Worker
+from crawler.daemon.responses import PageReader, Status, Worker
 from crawler.observer import Contacted
 from crawler.operator_commands import CrawlState
 from crawler.steering.live_state import HostState
@@ -54,6 +54,7 @@ STATUS = Status(
     ),
     queue_at=1.0,
     name="crawl",
+    page_reader=PageReader(name="native", native=3, declined=1),
 )
 
 
@@ -203,6 +204,8 @@ def test_gauges_are_named_after_their_units() -> None:
     assert found["courtly_queue_urls{reason=delay}"] == 7
     assert found["courtly_queue_hosts{reason=delay}"] == 2
     assert found["courtly_queue_urls{reason=backoff}"] == 0
+    assert found["courtly_native_reader_pages_total{outcome=read}"] == 3
+    assert found["courtly_native_reader_pages_total{outcome=declined}"] == 1
 
 
 def test_series_do_not_grow_with_hosts_urls_or_odd_answers() -> None:

@@ -119,6 +119,18 @@ def test_encodings_are_read_alike(content_type: str, body: bytes) -> None:
     check(body, headers(("Content-Type", content_type)))
 
 
+def test_invalid_utf_8_is_read_natively_too() -> None:
+    for wrong in (
+        b"\xff",
+        b"\xc3",
+        b"\xed\xa0\x80",
+        b"\xf0\x9f\x98",
+        b"\xc0\xaf",
+        b"\xf4\x90\x80\x80",
+    ):
+        assert check(b"<title>a%b</title><a href='?%b'>%b</a><p title=%b>%b" % ((wrong,) * 5))
+
+
 @each(
     "link",
     ["<x>; rel=next", "</canonical>; rel=canonical", "<mailto:x>; rel=next", "<y>; rel=shortlink"],
