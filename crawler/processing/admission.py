@@ -86,12 +86,13 @@ class Admission:
         if not queued.sitemap and not self._limits.take_page():
             host.prefetched.appendleft(queued)
             return ENOUGH
-        # A URL that was queued to find out its status.
-        external = not (queued.seed or queued.requisite) and self._scope.is_external(
-            queued.url, name
-        )
-        site = self._config.config.site(name)
+        site, external = self._config.config.site(name), self._is_external(queued, name)
         return PageRequest(host, queued, name, site, verdict, external)
+
+    def _is_external(self, queued: Queued, name: str) -> bool:
+        """Return whether a URL of the host `name` was queued only to find out its status."""
+        wanted_whole = queued.seed or queued.requisite
+        return not wanted_whole and self._scope.is_external(queued.url, name)
 
     def _refuse(self, host: HostQueue, queued: Queued, verdict: object) -> None:
         """robots.txt does not let it be requested now, or at all."""
@@ -138,8 +139,7 @@ class Admission:
             wanted = skip is None and self._schedule.rules(queued.url).on
             return None if wanted else Revisited(id=queued.id, slot=host.slot, plan=None)
         if host.leased_s >= self._frontier.informed_s and (
-            skip is Skip.OUTSIDE
-            or (skip is None and not queued.seed and self._scope.is_external(queued.url, name))
+            skip is Skip.OUTSIDE or (skip is None and self._is_external(queued, name))
         ):
             return SCOPE_OUTDATED
         if skip is not None:
