@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from html.entities import html5
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ from crawler.documents import page_reader
 from crawler.documents.charset import is_utf8
 from crawler.documents.links import PageLinks
 from crawler.documents.query import with_encoded_query
-from crawler.documents.scanned_anchors import ScannedAnchors, contents_of
+from crawler.documents.scanned_anchors import Contents, ScannedAnchors, contents_of
 from policies.declarations import NAMES
 from policies.url import base_parts, canonical_all
 
@@ -90,14 +90,12 @@ def _add_resolved(links: PageLinks, page: Page) -> None:
     links.canonical_url = links.canonical_url or page.canonical_url
 
 
-def page_contents(page: Page) -> Callable[[Collection[str]], Iterable[tuple[str, str]]]:
+def page_contents(page: Page) -> Contents:
     """Return a function that returns the contents of anchors by URL."""
-    return lambda urls: page.contents_of(list(urls))
+    return lambda _, urls: page.contents_of(list(urls))
 
 
-def _add_hrefs(
-    links: PageLinks, page: Page
-) -> Callable[[Collection[str]], Iterable[tuple[str, str]]]:
+def _add_hrefs(links: PageLinks, page: Page) -> Contents:
     """Add links without resolving them in native code."""
     found = page.links()
     hrefs = [href for href, _, _, _ in found]
@@ -105,4 +103,4 @@ def _add_hrefs(
     for href, _, _, is_canonical in found:
         if is_canonical:
             links.canonical_url = links.canonical_url or links.url_of(href)
-    return contents_of(links, hrefs, [content for _, content, _, _ in found])
+    return contents_of(hrefs, [content for _, content, _, _ in found])

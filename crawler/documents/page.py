@@ -258,7 +258,7 @@ class _Reader:
         for href in canonicals:
             links.canonical_url = links.canonical_url or links.url_of(href)
         links.defer_anchors(
-            ScannedAnchors(contents_of(links, hrefs, contents), html, self._anchors_by_tree(html))
+            ScannedAnchors(contents_of(hrefs, contents), html, self._anchors_by_tree(html))
         )
         return True
 
@@ -273,10 +273,12 @@ class _Reader:
         return True
 
     def _anchors_by_tree(self, html: bytes) -> Callable[[], Mapping[str, str | None]]:
-        """Return a function that reads all anchor texts of the document."""
+        """Return a function that reads all anchor texts of the document. The links will hold it:
+        it must not hold them."""
+        url, encoding = self.url, self.links.encoding
 
         def read() -> Mapping[str, str | None]:
-            reader = _Reader(self.url, PageLinks(self.url, self.links.encoding))
+            reader = _Reader(url, PageLinks(url, encoding))
             reader.read_document(Document(html))
             return reader.links.anchors(())
 

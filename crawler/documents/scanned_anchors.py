@@ -8,8 +8,9 @@ from typing import NamedTuple
 from crawler.documents import scan
 from crawler.documents.links import PageLinks, anchor_text
 
-# The contents of the anchors that link to some URLs, with their URLs, in page order.
-Contents = Callable[[Collection[str]], Iterable[tuple[str, str]]]
+# The contents of a page's anchors that link to some URLs, with their URLs, in page order. It is
+# given the links, because they hold it: if it held them too, it would be a reference cycle.
+Contents = Callable[[PageLinks, Collection[str]], Iterable[tuple[str, str]]]
 
 
 class ScannedAnchors(NamedTuple):
@@ -29,7 +30,7 @@ class ScannedAnchors(NamedTuple):
         texts: dict[str, str | None] = dict.fromkeys(urls)
         missing = set(texts)
         blocks: bool | None = None  # unknown
-        for url, content in self.contents(missing) if missing else ():
+        for url, content in self.contents(links, missing) if missing else ():
             if url not in missing:
                 continue
             text = scan.anchor_text(content, blocks=blocks is True)
@@ -46,13 +47,13 @@ class ScannedAnchors(NamedTuple):
         return texts
 
 
-def contents_of(links: PageLinks, hrefs: Sequence[str], contents: Sequence[str | None]) -> Contents:
+def contents_of(hrefs: Sequence[str], contents: Sequence[str | None]) -> Contents:
     """Return the contents of anchors by URL.
 
     contents: of the anchor of each href; None for other elements.
     """
 
-    def of(_urls: Collection[str]) -> Iterable[tuple[str, str]]:
+    def of(links: PageLinks, _urls: Collection[str]) -> Iterable[tuple[str, str]]:
         for href, content in zip(hrefs, contents, strict=True):
             if content is not None and (url := links.url_of(href)) is not None:
                 yield url, content

@@ -51,6 +51,6 @@ def test_the_version_is_printed_without_slow_imports() -> None:
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    _, modules = done.stdout.splitlines()
+    *_, modules = done.stdout.splitlines()
     heavy = {"asyncio", "importlib.metadata", "msgspec", "crawler.config", "crawler.cli.crawl"}
     assert heavy.isdisjoint(modules.split())

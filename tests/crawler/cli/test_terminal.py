@@ -237,4 +237,4 @@ def test_commands_print_through_one_module() -> None:
                 if called in ("print", "click.echo", "click.secho", "Console", "sys.stdout.write"):
                     found.append(f"{path.name}:{node.lineno} {ast.unparse(node)[:50]}")
     (version,) = found
-    assert version.endswith("click.echo(f'courtly {__version__}')")
+    assert "click.echo(f'courtly {__version__}" in version

@@ -216,7 +216,7 @@ async def test_a_redirect_to_what_drop_params_shortens_is_unchanged(world: Any) 
 async def test_a_plain_crawl_visits_what_is_due_and_ends(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_HELD_MAX", 2)
+    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_LEASED_MAX", 2)
     answers = {f"http://{host}.test/": html("A") for host in "abc"}
     seeds = list(answers)
     crawled = await world.crawl(answers, *seeds, revisit=FIXED)
