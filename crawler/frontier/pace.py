@@ -245,7 +245,7 @@ class Pace:
 
     def begin(self) -> float:
         """Open a contact; return the end of the contact it follows (NEVER: none)."""
-        lane = len(self.ends) + self.busy - self.lanes
+        lane = self._lane()
         follows_s = NEVER if lane < 0 else self.ends[lane]
         # Where only one lane is open for now, the ends that count for the others are kept.
         most = self.rules.concurrency_per_host

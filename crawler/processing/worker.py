@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Coroutine
+from typing import Any
 
 from crawler.config.sections import FetchConfig
 from crawler.documents.crawled_page import crawled_page
@@ -112,10 +114,8 @@ class Worker:
                     if isinstance(admitted, PageRequest):
                         if queued.suspect:
                             await self._request_suspect(permit, admitted)
-                        elif queued.sitemap:
-                            await self._request_sitemap(permit, admitted)
                         else:
-                            await self._request_page(permit, admitted)
+                            await self._request(permit, admitted)
                     if (
                         admitted is not None
                         or self._buffer.full
@@ -130,8 +130,7 @@ class Worker:
             if not permit.over:  # no request was made
                 permits.give_back(permit)
         self._refill(host)
-        if self._buffer.full:
-            await self._committer.flush()
+        await self._committer.room()
 
     async def _locate(self, permit: Permit) -> bool:
         """Find out the address of the permit's host. False: the permit was given back."""
@@ -187,13 +186,15 @@ class Worker:
         dies again, one of them is to blame at most."""
         self._frontier.in_flight.begin(request.queued)
         try:
-            if request.queued.sitemap:
-                await self._request_sitemap(permit, request)
-            else:
-                await self._request_page(permit, request)
+            await self._request(permit, request)
             await self._committer.flush()
         finally:
             self._frontier.in_flight.end(request.queued)
+
+    def _request(self, permit: Permit, request: PageRequest) -> Coroutine[Any, Any, None]:
+        if request.queued.sitemap:
+            return self._request_sitemap(permit, request)
+        return self._request_page(permit, request)
 
     async def _request_page(self, permit: Permit, asked: PageRequest) -> None:
         """Fetch, parse and record a page, which counts towards the run's limit of pages."""
