@@ -95,7 +95,7 @@ def canonical(href: str, base: str | None = None) -> str | None:
         href = href[: simple.start("end")]
     if simple["absolute"] is not None:
         return href
-    where = None if base is None else base_parts(base)
+    where = None if base is None else _base_parts(base)
     if where is None:
         return None
     return (where[1] if simple["rooted"] is None else where[0]) + href
@@ -106,7 +106,10 @@ _AT_ONCE: Final = 2_000
 
 
 def canonical_all(hrefs: Sequence[str], base: str) -> list[str | None]:
-    """Return `canonical` of many hrefs of one page, faster than one by one."""
+    """Return `canonical` of many hrefs of one page, faster than one by one.
+
+    base: a canonical URL.
+    """
     found: list[str | None] = []
     for start in range(0, len(hrefs), _AT_ONCE):
         found += _canonical_some(hrefs[start : start + _AT_ONCE], base)
@@ -115,11 +118,10 @@ def canonical_all(hrefs: Sequence[str], base: str) -> list[str | None]:
 
 def _canonical_some(hrefs: Sequence[str], base: str) -> list[str | None]:
     joined = "\n".join(hrefs)
-    where = base_parts(base)
-    if where is None or joined.count("\n") != len(hrefs) - 1:
+    if joined.count("\n") != len(hrefs) - 1:
         return [canonical(href, base) for href in hrefs]
-    origin, directory, whole = where
-    prefixes = {"": directory, "/": origin + "/", "//": whole[: whole.index("/")] + "//"}
+    origin, directory = parts_of(base)
+    prefixes = {"": directory, "/": origin + "/", "//": base[: base.index("/")] + "//"}
     found: list[str | None] = []
     # There is an additional, empty match after the last line.
     for href, (itself, prefix, rest) in zip(hrefs, _LINES.findall(joined), strict=False):
@@ -130,7 +132,7 @@ def _canonical_some(hrefs: Sequence[str], base: str) -> list[str | None]:
                 before = prefixes[prefix] = _above(directory, len(prefix) // 3)
             url = before + rest
         if not url:
-            url = _odd(href, base, whole)
+            url = _odd(href, base)
         elif "/." in url:
             url = _without_dots(url)
         found.append(url)
@@ -153,9 +155,9 @@ def _without_dots(url: str) -> str:
     return url[:path_at] + "/".join(kept) + mark + query
 
 
-def _odd(href: str, base: str, whole: str) -> str | None:
+def _odd(href: str, base: str) -> str | None:
     if href[:1] == "#":
-        return whole
+        return base
     return None if _FOREIGN.match(href) else _canonical_slow(href, base)
 
 
@@ -175,7 +177,7 @@ def _canonical_slow(href: str, base: str | None) -> str | None:
     if "#" in href:  # only the presence of a fragment matters
         href = href[: href.index("#") + 1]
     try:
-        where = None if base is None else base_parts(base)
+        where = None if base is None else _base_parts(base)
         url = ada_url.normalize_url(href) if where is None else ada_url.join_url(where[2], href)
     except ValueError:  # also UnicodeEncodeError, for lone surrogates
         return None
@@ -183,15 +185,18 @@ def _canonical_slow(href: str, base: str | None) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def base_parts(base: str) -> tuple[str, str, str] | None:
-    """The origin, the directory (up to the last slash) and the whole of a base, canonical. None:
-    it is not an http(s) URL."""
+def _base_parts(base: str) -> tuple[str, str, str] | None:
+    """The origin, the directory and the whole of a base, canonical. None: it is not an http(s)
+    URL."""
     url = base if (simple := _SIMPLE.match(base)) and simple["absolute"] else None
     url = _canonical_slow(base, None) if url is None else url.partition("#")[0]
-    if url is None:
-        return None
+    return None if url is None else (*parts_of(url), url)
+
+
+def parts_of(url: str) -> tuple[str, str]:
+    """The origin and the directory (up to the last slash of the path) of a canonical URL."""
     path = url.partition("?")[0]
-    return url[: url.index("/", 8)], path[: path.rindex("/") + 1], url
+    return url[: url.index("/", 8)], path[: path.rindex("/") + 1]
 
 
 def _finish(url: str) -> str | None:

@@ -35,6 +35,7 @@ _UNSEEN: Final = ""  # no canonical URL is empty
 # A scheme other than HTTP and HTTPS. URL parsers skip leading control characters and spaces, and
 # ignore tabs and newlines anywhere (WHATWG URL, "basic URL parser").
 _HTTP: Final = r"[\t\n\r]*+".join("http") + r"(?:[\t\n\r]*+s)?+[\t\n\r]*+:"
+_USUAL_SCHEMES: Final = ("mailto:", "javascript:", "tel:")  # recognised without a pattern
 _SCHEME: Final = re.compile(rf"[\x00-\x20]*+(?!{_HTTP})[a-z][a-z0-9+.\t\n\r-]*+:", re.IGNORECASE)
 _LINK_VALUE: Final = re.compile(
     r"""<([^<>]*+)>((?:\s*+;\s*+[^\s=;,<>]++(?:\s*+=\s*+(?:"(?:[^"\\]|\\.)*+"|[^\s",;]++)?+)?+)*+)""",
@@ -236,6 +237,9 @@ class PageLinks:
 
     def _count(self, href: str) -> None:
         """Count an href that is no HTTP or HTTPS URL."""
+        if href.startswith(_USUAL_SCHEMES):
+            self.skip(Skip.SCHEME)
+            return
         reason = Skip.UNPARSABLE if _SCHEME.match(href) is None else Skip.SCHEME
         if reason is Skip.UNPARSABLE or is_mistyped(href):
             self.note_malformed(href, reason)

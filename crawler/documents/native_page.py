@@ -14,7 +14,7 @@ from crawler.documents.links import PageLinks
 from crawler.documents.query import with_encoded_query
 from crawler.documents.scanned_anchors import Contents, ScannedAnchors, contents_of
 from policies.declarations import NAMES
-from policies.url import base_parts, canonical_all
+from policies.url import canonical_all, parts_of
 
 if TYPE_CHECKING:
     from courtly_native import Page, Reader
@@ -50,9 +50,9 @@ def read(
     by_tree: reads all anchor texts of the page in another way.
     """
     native = reader_for(tokens)
-    where = base_parts(links.base)
-    if native is None or where is None:
+    if native is None:
         return None
+    where = *parts_of(links.base), links.base
     page = native.read(html, *where)
     if page is None and not is_utf8(html):
         page = native.read(html.decode(errors="replace").encode(), *where)
@@ -62,9 +62,7 @@ def read(
     page_reader.pages_read.native += 1
     if page.base is not None:
         links.set_base(page.base)
-        where = base_parts(links.base)
-        assert where is not None
-        page.resolve(*where)
+        page.resolve(*parts_of(links.base), links.base)
     if links.is_empty and links.encoding != _SHIFTED and _is_usual(page):
         _add_resolved(links, page)
         contents = page_contents(page)

@@ -120,7 +120,7 @@ def parse_page(
     if document is not None:
         if not reader.read_natively(document.html, tuple(tokens)):
             rows = scan.rows(document.html.decode(errors="replace"))
-            if rows is None or not reader.read_rows(rows, document.html, _relevant(tuple(tokens))):
+            if rows is None or not reader.read_rows(rows, document.html, _words(tuple(tokens))):
                 reader = _Reader(url, _header_links(url, headers, charset))
                 reader.read_document(document)
         if len(body) > markup_bytes_max:
@@ -173,10 +173,16 @@ def header_links(url: str, headers: Headers) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _relevant(tokens: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern that matches in the attributes of every relevant meta element."""
-    words = map(re.escape, relevant_words(tokens))
-    return re.compile(rf"{'|'.join(words)}|[*&]|[^\x00-\x7f]", re.IGNORECASE)
+def _words(tokens: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of relevant meta elements, in lower case."""
+    return tuple([word.lower() for word in relevant_words(tokens)])
+
+
+def _is_relevant(raw: str, words: Sequence[str]) -> bool:
+    """Return whether a meta element may address this crawler, by its attributes as written."""
+    if not raw.isascii() or "&" in raw or "*" in raw:
+        return True
+    return any(map(raw.lower().__contains__, words))
 
 
 class _Reader:
@@ -191,10 +197,10 @@ class _Reader:
         self.title: str | None = None
         self.metas: list[tuple[str, str]] = []
 
-    def read_rows(self, rows: Sequence[scan.Row], html: bytes, relevant: re.Pattern[str]) -> bool:
+    def read_rows(self, rows: Sequence[scan.Row], html: bytes, words: Sequence[str]) -> bool:
         """Read the rows that `scan` found in a document. Return False if it needs a tree.
 
-        `relevant` matches in the attributes of meta elements that may address this crawler.
+        words: in lower case, of the meta elements that may address this crawler.
         """
         links = self.links
         hrefs: list[str] = []
@@ -220,7 +226,7 @@ class _Reader:
                     contents.append(odd_holds)
             elif name == "meta":
                 metas += 1
-                if relevant.search(raw) is not None:
+                if _is_relevant(raw, words):
                     attributes = markup.attributes(raw.encode())
                     if "content" in attributes and (target := self._add_meta(attributes)):
                         hrefs.append(target)

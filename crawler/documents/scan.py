@@ -30,6 +30,9 @@ _PIECES_MAX: Final = 5_000
 
 # Rows kept of one page: each takes some 200 bytes. Real pages have a few thousand.
 _ROWS_MAX: Final = 65_536
+# A page with this many characters is matched in one call, which holds the interpreter's lock for a
+# millisecond at most. A larger one is matched row by row.
+_AT_ONCE_CHARS: Final = 65_536
 
 # ---------------------------------------------------------------- tags
 
@@ -154,7 +157,12 @@ def rows(html: str) -> list[Row] | None:
     """
     if "\x00" in html or not _SOUND:
         return None
-    found = [cast("Row", row.groups("")) for row in islice(_ROWS.finditer(html), _ROWS_MAX + 1)]
+    found: list[Row]
+    if len(html) <= _AT_ONCE_CHARS:
+        found = _ROWS.findall(html)
+    else:
+        matches = islice(_ROWS.finditer(html), _ROWS_MAX + 1)
+        found = [cast("Row", match.groups("")) for match in matches]
     if len(found) > _ROWS_MAX:
         return None
     return None if found[-1][-1] or (len(found) > 1 and found[-2][-1]) else found

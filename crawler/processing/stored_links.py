@@ -4,7 +4,7 @@ declarations on the use of its content."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from crawler.config.model import Config
@@ -20,7 +20,8 @@ from policies.url import path_of
 from storage.store import Looked, Malformed, Outlink, Pointer, Rel
 
 # Not to be forged: who keeps one page of those that have the same must not be made to lose others'.
-_HASH_BYTES = 8  # of ten million pages the chance that two differ and look alike is one in 300,000
+# Of ten million pages the chance that two differ and look alike is one in 300,000.
+_HASH_DIGITS = 16
 
 
 # As `scope.max_url_bytes` is by default: what no crawl would visit needs no row either.
@@ -36,7 +37,7 @@ def body_hash(answer: Answer) -> str | None:
     """16 hexadecimal digits; None where there is no body to compare."""
     if not answer.body:
         return None
-    return blake2b(answer.body, digest_size=_HASH_BYTES).hexdigest()
+    return sha256(answer.body).hexdigest()[:_HASH_DIGITS]
 
 
 def robots_usage(url: str, origin: Origin | None) -> list[tuple[str, str]]:

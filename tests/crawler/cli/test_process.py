@@ -77,12 +77,12 @@ gc.collect(1)  # the object has survived two collections
 del knot
 rounds = 0
 while known() is not None:
-    made = [[] for _ in range(6_000)]  # triggers a young collection
+    made = [[] for _ in range(11_000)]  # triggers a young collection
     rounds += 1
-    assert rounds < 1_000
+    assert rounds < 100
 """
 
 
 def test_old_cycles_are_collected() -> None:
-    """About 350 pages are parsed between two young collections: 350,000 in all."""
+    """However rarely: after 400,000 objects more than were freed."""
     subprocess.run([sys.executable, "-c", AN_OLD_CYCLE], check=True, timeout=60)
