@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from crawler.documents.decoders import UTF8
 from crawler.documents.query import are_sent_as_written, with_encoded_query
@@ -71,6 +71,36 @@ class AnchorSource(Protocol):
         ...
 
 
+class SeenLinks(Protocol):
+    """A memory of links met before."""
+
+    @property
+    def native(self) -> bool: ...
+
+    def fresh(self, urls: Sequence[str], depth: int) -> Sequence[str]: ...
+
+
+class ResolvedPage(Protocol):
+    """The links of a page that was read natively, each URL once."""
+
+    @property
+    def number_of_urls(self) -> int: ...
+    @property
+    def number_of_nofollow(self) -> int: ...
+    @property
+    def number_of_usual_schemes(self) -> int: ...
+    @property
+    def without_url(self) -> Sequence[str]: ...
+    @property
+    def urls(self) -> Sequence[str]: ...
+    @property
+    def nofollow(self) -> Sequence[str]: ...
+    @property
+    def canonical_url(self) -> str | None: ...
+    def url_of_href(self) -> dict[str, str | None]: ...
+    def fresh(self, seen: Any, depth: int) -> Sequence[str]: ...
+
+
 class PageLinks:
     """Collects the links of a page. Each distinct href is resolved once, each URL is kept once.
 
@@ -81,37 +111,58 @@ class PageLinks:
     """
 
     __slots__ = (
-        "_anchor_source", "_anchors", "_nofollow", "_read_urls", "_urls", "base", "canonical_url",
-        "encoding", "malformed", "skipped",
+        "_anchor_source", "_nofollow", "_resolved_page", "_texts", "_unlisted", "_urls", "base",
+        "canonical_url", "encoding", "malformed", "skipped",
     )  # fmt: skip
 
     def __init__(self, url: str, encoding: str = UTF8) -> None:
         self.base = url  # what hrefs are relative to, canonical
         self.encoding = encoding
         self._urls: dict[str, str | None] = {}  # canonical URLs by href
-        self._read_urls: Callable[[], dict[str, str | None]] | None = None  # `_urls`, if not read
-        self._anchors: dict[str, str | None] = {}  # first texts by canonical URL, in page order
+        self._resolved_page: ResolvedPage | None = None  # has `_urls`, if they were not read
+        self._unlisted: ResolvedPage | None = None  # has all links, if none was read
+        self._texts: dict[str, str | None] = {}  # first texts by canonical URL, in page order
         self._nofollow: set[str] = set()  # URLs of which all links so far say nofollow
         self._anchor_source: AnchorSource | None = None
         self.canonical_url: str | None = None  # the first rel=canonical
         self.skipped: dict[str, int] = {}  # numbers of omitted links by reason
         self.malformed: list[Malformed] = []
 
+    @property
+    def _anchors(self) -> dict[str, str | None]:
+        """`_texts`, with all links."""
+        if self._unlisted is not None:
+            self._texts = dict.fromkeys(self._unlisted.urls)
+            self._nofollow.update(self._unlisted.nofollow)
+            self._unlisted = None
+        return self._texts
+
     def __len__(self) -> int:
-        return len(self._anchors)
+        return len(self._texts) if self._unlisted is None else self._unlisted.number_of_urls
+
+    @property
+    def number_of_nofollow(self) -> int:
+        """The number of URLs to which all links say nofollow."""
+        return len(self._nofollow) if self._unlisted is None else self._unlisted.number_of_nofollow
 
     def found(self) -> tuple[PageLink, ...]:
         """Return all links in the order of their first occurrence."""
-        nofollow = self._nofollow
         anchors = self.anchors(self._anchors)
+        nofollow = self._nofollow
         return tuple([PageLink(url, anchors[url], url in nofollow) for url in self._anchors])
 
     def followed(self) -> list[str]:
         """Return the URLs with at least one link without nofollow, in page order."""
-        nofollow = self._nofollow
+        urls, nofollow = self._anchors, self._nofollow
         if not nofollow:
-            return list(self._anchors)
-        return [url for url in self._anchors if url not in nofollow]
+            return list(urls)
+        return [url for url in urls if url not in nofollow]
+
+    def fresh(self, seen: SeenLinks, depth: int) -> Sequence[str]:
+        """Return the URLs of `followed` that are new to a memory, which they are no longer then."""
+        if self._unlisted is not None and seen.native:
+            return self._unlisted.fresh(seen, depth)
+        return seen.fresh(self.followed(), depth)
 
     def anchors(self, urls: Iterable[str]) -> Mapping[str, str | None]:
         """Return the anchor texts of at least these URLs, which are among the links."""
@@ -122,7 +173,7 @@ class PageLinks:
     def read_anchors(self) -> None:
         """Read all anchor texts now."""
         texts = self.anchors(self._anchors)
-        self._anchors = {url: texts[url] for url in self._anchors}
+        self._texts = {url: texts[url] for url in self._anchors}
         self._anchor_source = None
 
     def defer_anchors(self, source: AnchorSource) -> None:
@@ -176,29 +227,19 @@ class PageLinks:
                     if urls[href] is None:
                         self._count(href)
             if not nofollow and not self._anchors:
-                self._anchors = dict.fromkeys([url for url in found if url is not None])
+                self._texts = dict.fromkeys([url for url in found if url is not None])
                 return
         for place, href in enumerate(hrefs):
             self.add(href, nofollow=place in nofollow)
 
-    def add_resolved(
-        self,
-        urls: Sequence[str],
-        nofollow: Iterable[str],
-        without_url: Iterable[str],
-        read_urls: Callable[[], dict[str, str | None]],
-    ) -> None:
-        """Add all links of a page, which had none, each URL once.
-
-        nofollow: the URLs of which all links say nofollow.
-        without_url: the distinct hrefs that have no canonical URL.
-        read_urls: returns the URLs by href.
-        """
-        self._anchors = dict.fromkeys(urls)
-        self._nofollow.update(nofollow)
-        self._read_urls = read_urls
-        for href in without_url:
+    def add_resolved(self, page: ResolvedPage) -> None:
+        """Add all links of a page, which had none."""
+        self._unlisted = self._resolved_page = page
+        self.canonical_url = self.canonical_url or page.canonical_url
+        for href in page.without_url:
             self._count(href)
+        if foreign := page.number_of_usual_schemes:
+            self.skip(Skip.SCHEME, foreign)
 
     @property
     def is_empty(self) -> bool:
@@ -208,9 +249,9 @@ class PageLinks:
     @property
     def resolved(self) -> Mapping[str, str | None]:
         """The canonical URLs by href, without hrefs before a base element."""
-        if self._read_urls is not None:
-            self._urls = self._read_urls()
-            self._read_urls = None
+        if self._resolved_page is not None:
+            self._urls = self._resolved_page.url_of_href()
+            self._resolved_page = None
         return self._urls
 
     def url_of(self, href: str) -> str | None:
@@ -251,9 +292,9 @@ class PageLinks:
             shown = shown.encode("utf-8", "replace").decode()  # headers may have lone surrogates
             self.malformed.append(Malformed(cut(shown, MALFORMED_CHARS_MAX), reason))
 
-    def skip(self, reason: str) -> None:
-        """Count an omitted item."""
-        self.skipped[reason] = self.skipped.get(reason, 0) + 1
+    def skip(self, reason: str, count: int = 1) -> None:
+        """Count omitted items."""
+        self.skipped[reason] = self.skipped.get(reason, 0) + count
 
     def add_link_element(self, href: str | None, rel: str | None) -> None:
         rels = followed_rels(rel)

@@ -84,8 +84,7 @@ def _add_resolved(links: PageLinks, page: Page) -> None:
     if left:
         meant = [with_encoded_query(href, links.encoding) for href in left]
         page.settle(canonical_all(meant, links.base))
-    links.add_resolved(page.urls, page.nofollow, page.without_url, page.url_of_href)
-    links.canonical_url = links.canonical_url or page.canonical_url
+    links.add_resolved(page)
 
 
 def page_contents(page: Page) -> Contents:

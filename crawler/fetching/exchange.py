@@ -7,10 +7,10 @@ import enum
 import math
 import socket
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from aiohttp.streams import StreamReader
+from msgspec import Struct
 
 from crawler.clock import Clock, ContactDeadline, Timer
 from crawler.fetching.request import FetchLimits, Headers
@@ -62,8 +62,7 @@ class Bound(enum.Enum):
     TOTAL = enum.auto()
 
 
-@dataclass(slots=True, eq=False)
-class Exchange:
+class Exchange(Struct, eq=False):
     """One request in progress, owned by the task that fetches.
 
     `due_s` is the earliest time at which one of its deadlines can pass; a Watchdog checks it then

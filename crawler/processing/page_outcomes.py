@@ -259,7 +259,10 @@ class PageOutcomes:
 
     async def _follow(self, queued: Queued, read: ParsedPage, directives: Directives) -> list[Link]:
         depth = queued.depth + 1
-        fresh = self._seen.fresh(self._followed(read, directives), depth)
+        fresh = read.page_links.fresh(self._seen, depth) if directives.follow else ()
+        self._count_nofollow(read, directives)
+        if not fresh:
+            return []
         anchors = read.page_links.anchors(fresh)
         found: list[Link] = []
         until_s = 0.0
@@ -271,13 +274,11 @@ class PageOutcomes:
                 until_s = await self._let_others(until_s)
         return found
 
-    def _followed(self, read: ParsedPage, directives: Directives) -> list[str]:
-        """The links of a page that it allows to be followed; counts the others."""
+    def _count_nofollow(self, read: ParsedPage, directives: Directives) -> None:
+        """Count the links of a page that it does not allow to be followed."""
         links = read.page_links
-        followed = links.followed() if directives.follow else []
-        if len(followed) < len(links):
-            self._buffer.skip(Skip.NOFOLLOW, len(links) - len(followed))
-        return followed
+        if left_out := links.number_of_nofollow if directives.follow else len(links):
+            self._buffer.skip(Skip.NOFOLLOW, left_out)
 
     async def _choose(
         self, filter_: LinkFilter, queued: Queued, read: ParsedPage, page: CrawledPage
@@ -285,7 +286,8 @@ class PageOutcomes:
         """The links that the program chooses. It is asked again about one that it left out, on
         every page: only those that it chose are remembered."""
         depth = queued.depth + 1
-        followed = self._followed(read, page.directives)
+        followed = read.page_links.followed() if page.directives.follow else ()
+        self._count_nofollow(read, page.directives)
         fresh = [url for url in followed if not self._seen.knows(url, depth)]
         if not fresh:
             return []

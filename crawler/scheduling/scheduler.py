@@ -27,7 +27,7 @@ from crawler.processing.context import CrawlContext
 from crawler.processing.page_queue import FailedOrigin
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.run_limits import FINISH_S, RunLimits
-from crawler.processing.seen_links import SeenLinks
+from crawler.processing.seen_links import seen_links
 from crawler.processing.sitemaps import Sitemaps
 from crawler.processing.worker import Worker
 from crawler.scheduling.contact_loop import ContactLoop
@@ -67,7 +67,7 @@ class Scheduler:
         self.crawl = crawl
         self.frontier = frontier = crawl.frontier
         config = crawl.config.config
-        self._seen = SeenLinks()
+        self._seen = seen_links()
         self._limits = RunLimits(config.crawl, frontier, crawl.clock, self._break_off)
         self.committer = Committer(
             frontier,

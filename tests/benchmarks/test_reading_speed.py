@@ -21,7 +21,7 @@ from selectolax.lexbor import LexborHTMLParser
 from crawler.documents import markup, page, scan
 from crawler.documents.links import PageLinks
 from crawler.documents.tree import Document
-from crawler.processing.seen_links import SeenLinks
+from crawler.processing.seen_links import seen_links
 from policies.scope import Follow, Scope, ScopeRules
 from policies.url import canonical_all, host_of
 from tests.crawler.documents import both_readers
@@ -189,7 +189,7 @@ def test_resolve(beside: Beside) -> None:
 
 def test_known_link_check(beside: Beside) -> None:
     """What of a page is new, when nothing is."""
-    known, every = SeenLinks(), set[str]()
+    known, every = seen_links(), set[str]()
     for urls in URLS.values():
         known.fresh(urls, 0)
         every.update(urls)

@@ -10,6 +10,7 @@ import pytest
 
 from crawler.documents import native_page, page, page_reader
 from crawler.fetching.request import Headers
+from crawler.processing.seen_links import SeenLinks, seen_links
 
 
 def is_installed() -> bool:
@@ -34,11 +35,20 @@ def native() -> Iterator[None]:
     native_page.reader_for.cache_clear()
 
 
-def everything(read: page.ParsedPage) -> dict[str, Any]:
+def everything(read: page.ParsedPage, seen: SeenLinks) -> dict[str, Any]:
     """All that a reader says of a page, by name."""
     links = read.page_links
+    unlisted = len(links), links.number_of_nofollow
+    known = list(links.fresh(seen, 1))[::2]
+    seen.clear()
+    again = [seen.new(url, 1) for url in known], list(links.fresh(seen, 1))
     followed = links.followed()
     return {
+        "numbers": unlisted,
+        "numbers, listed": (len(links), links.number_of_nofollow),
+        "known": known,
+        "fresh": again,
+        "deeper": list(links.fresh(seen, 2)),
         "title": read.title,
         "urls": followed,
         "number": len(links),
@@ -61,7 +71,8 @@ def read_by_both(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the readers say of a page: that in Python first."""
     with pure():
-        expected = page.parse_page(url, headers, body, tokens=tokens, fragments=True)
+        read = page.parse_page(url, headers, body, tokens=tokens, fragments=True)
+        expected = everything(read, seen_links())
     with native():
-        found = page.parse_page(url, headers, body, tokens=tokens, fragments=True)
-    return everything(expected), everything(found)
+        read = page.parse_page(url, headers, body, tokens=tokens, fragments=True)
+        return expected, everything(read, seen_links())

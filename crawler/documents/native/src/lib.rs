@@ -14,6 +14,7 @@ mod passed;
 mod references;
 mod resolve;
 mod rows;
+mod seen;
 mod tags;
 mod words;
 
@@ -24,6 +25,8 @@ use pyo3::prelude::*;
 mod courtly_native {
     #[pymodule_export]
     use crate::page::{Page, Reader};
+    #[pymodule_export]
+    use crate::seen::SeenLinks;
 
     /// The version, which must be that of courtly.
     #[pymodule_export]

@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use crate::collect::{Collected, Settings, Value, collect};
 use crate::resolve::{Base, Resolved};
 use crate::rows::Span;
+use crate::seen::SeenLinks;
 
 /// Reads pages.
 #[pyclass(frozen, module = "courtly_native")]
@@ -123,14 +124,50 @@ impl Page {
         }
     }
 
-    /// The distinct hrefs that have no URL, in order.
+    /// The distinct hrefs that have no URL, in order, without those of usual other schemes.
     #[getter]
     fn without_url<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let text = self.text(py);
         let urls = self.resolved.as_ref().map_or(&[][..], |resolved| &resolved.urls);
         let numbers = (0..urls.len()).filter(|&number| urls[number].is_none());
-        let hrefs: Vec<&str> = numbers.map(|number| self.distinct_href(text, number)).collect();
+        let hrefs: Vec<&str> = numbers
+            .map(|number| self.distinct_href(text, number))
+            .filter(|href| !has_usual_scheme(href))
+            .collect();
         PyList::new(py, hrefs)
+    }
+
+    /// The number of distinct hrefs of usual other schemes.
+    #[getter]
+    fn number_of_usual_schemes(&self, py: Python<'_>) -> usize {
+        let text = self.text(py);
+        let urls = self.resolved.as_ref().map_or(&[][..], |resolved| &resolved.urls);
+        let numbers = (0..urls.len()).filter(|&number| urls[number].is_none());
+        numbers.filter(|&number| has_usual_scheme(self.distinct_href(text, number))).count()
+    }
+
+    /// The number of distinct URLs.
+    #[getter]
+    fn number_of_urls(&self) -> usize {
+        self.resolved.as_ref().map_or(0, |resolved| resolved.distinct.len())
+    }
+
+    /// The number of distinct URLs to which all links say nofollow.
+    #[getter]
+    fn number_of_nofollow(&self) -> usize {
+        let all = self.resolved.as_ref().map_or(&[][..], |resolved| &resolved.nofollow);
+        all.iter().filter(|&&nofollow| nofollow).count()
+    }
+
+    /// The distinct URLs to follow that are new, which they are no longer then, in order.
+    fn fresh(&self, mut seen: PyRefMut<'_, SeenLinks>, depth: i64) -> Vec<&str> {
+        let Some(resolved) = &self.resolved else {
+            return Vec::new();
+        };
+        let with_flags = resolved.distinct_urls().zip(&resolved.nofollow);
+        with_flags
+            .filter_map(|(url, &nofollow)| (!nofollow && seen.is_new(url, depth)).then_some(url))
+            .collect()
     }
 
     /// The distinct URLs in order of their first link.
@@ -219,6 +256,11 @@ impl Page {
         let link = self.resolved.as_ref().map_or(0, |resolved| resolved.hrefs[number]);
         href_of(text, &self.found.links[link].href)
     }
+}
+
+/// Whether an href has one of the most common schemes besides HTTP and HTTPS.
+fn has_usual_scheme(href: &str) -> bool {
+    ["mailto:", "javascript:", "tel:"].iter().any(|scheme| href.starts_with(scheme))
 }
 
 fn href_of<'a>(text: &'a [u8], href: &'a Value) -> &'a str {
