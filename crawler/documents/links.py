@@ -71,7 +71,7 @@ class AnchorSource(Protocol):
         ...
 
 
-class SeenLinks(Protocol):
+class LinkMemory(Protocol):
     """A memory of links met before."""
 
     @property
@@ -158,7 +158,7 @@ class PageLinks:
             return list(urls)
         return [url for url in urls if url not in nofollow]
 
-    def fresh(self, seen: SeenLinks, depth: int) -> Sequence[str]:
+    def fresh(self, seen: LinkMemory, depth: int) -> Sequence[str]:
         """Return the URLs of `followed` that are new to a memory, which they are no longer then."""
         if self._unlisted is not None and seen.native:
             return self._unlisted.fresh(seen, depth)
