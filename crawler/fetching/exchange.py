@@ -272,8 +272,11 @@ class Exchange(Struct, eq=False):
         """Cancel the task if a deadline has passed; otherwise set `due_s` for the next check."""
         limits = self.limits
         payload = self.payload
-        if self._paused_since_s is not None or (payload is not None and payload.is_eof()):
+        if payload is not None and payload.is_eof():
             self.due_s = now_s + limits.soonest_s  # the network owes nothing
+            return
+        if self._paused_since_s is not None:
+            self.due_s = now_s + BEAT_S  # nor now; a window that ends soon after is not missed
             return
         excused_s = self._excused_s(now_s)
         # Counted from the first packet; the lookup before it has connect_s of its own.

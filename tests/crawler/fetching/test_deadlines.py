@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crawler.clock import Timer
@@ -205,6 +205,9 @@ events = st.lists(
 )
 
 
+@example(
+    slow_head_s=0.0, schedule=[("bytes", 1000.0), ("wait", 9.0), ("hold", 1.0), ("wait", 12.0)]
+)
 @given(slow_head_s=st.floats(0.0, 300.0), schedule=events)
 @settings(max_examples=90, deadline=None)
 def test_the_rate_for_any_delivery_and_any_pause(slow_head_s: float, schedule: list[Event]) -> None:
