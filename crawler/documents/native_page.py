@@ -11,6 +11,7 @@ from crawler.documents import links as links_of
 from crawler.documents import page_reader
 from crawler.documents.charset import is_utf8
 from crawler.documents.links import PageLinks
+from crawler.documents.nesting import is_tangled
 from crawler.documents.query import with_encoded_query
 from crawler.documents.scanned_anchors import Contents, ScannedAnchors, contents_of
 from policies.declarations import NAMES
@@ -56,7 +57,7 @@ def read(
     page = native.read(html, *where)
     if page is None and not is_utf8(html):
         page = native.read(html.decode(errors="replace").encode(), *where)
-    if page is None:
+    if page is None or (page.may_be_tangled and is_tangled(html)):
         page_reader.pages_read.declined += 1
         return None
     page_reader.pages_read.native += 1

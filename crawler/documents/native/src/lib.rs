@@ -9,12 +9,17 @@ mod address;
 mod attributes;
 mod bytes;
 mod collect;
+mod foreign;
 mod page;
 mod passed;
+mod raw_text;
 mod references;
 mod resolve;
 mod rows;
+mod structure;
+mod tables;
 mod tags;
+mod tangled;
 mod words;
 
 use pyo3::prelude::*;

@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use crate::collect::{Collected, Settings, Value, collect};
 use crate::resolve::{Base, Resolved};
 use crate::rows::Span;
+use crate::tangled::may_be_tangled;
 
 /// Reads pages.
 #[pyclass(frozen, module = "courtly_native")]
@@ -42,7 +43,7 @@ impl Reader {
     ) -> Option<Page> {
         let bytes = html.as_bytes();
         let (found, resolved) = py.detach(|| {
-            let text = std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))?;
+            let text = std::str::from_utf8(bytes).ok()?;
             let found = collect(text, &self.settings).ok()?;
             let resolved = match found.base {
                 None => Some(Resolved::new(&found, text, &Base::new(origin, directory, whole))),
@@ -50,7 +51,8 @@ impl Reader {
             };
             Some((found, resolved))
         })?;
-        Some(Page { html: html.unbind(), found, resolved })
+        let may_be_tangled = found.by_structure && py.detach(|| may_be_tangled(bytes));
+        Some(Page { html: html.unbind(), found, resolved, may_be_tangled })
     }
 }
 
@@ -60,10 +62,17 @@ pub struct Page {
     html: Py<PyBytes>,
     found: Collected,
     resolved: Option<Resolved>,
+    may_be_tangled: bool,
 }
 
 #[pymethods]
 impl Page {
+    /// Whether the reader in Python might not build a tree of the page.
+    #[getter]
+    fn may_be_tangled(&self) -> bool {
+        self.may_be_tangled
+    }
+
     /// The href of the base element, or None.
     #[getter]
     fn base(&self) -> Option<&str> {

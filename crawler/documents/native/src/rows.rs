@@ -187,8 +187,9 @@ fn usual_anchor(markup: Markup, name_end: usize) -> Option<Usual> {
     markup.is(end, b'>').then_some(usual)
 }
 
-/// `_HELD`: the content of an anchor with its end tag, if no other anchor comes first.
-fn held(markup: Markup, from: usize) -> Option<Span> {
+/// `_HELD`: the content of an anchor with its end tag, if no other anchor comes first. The end tag
+/// may be in any case: where that matters, the row is not one of this module.
+pub fn held(markup: Markup, from: usize) -> Option<Span> {
     let mut at = from;
     for _ in 0..PIECES_MAX {
         if !markup.is(at, b'<') {
@@ -206,7 +207,7 @@ fn held(markup: Markup, from: usize) -> Option<Span> {
         }
         at += 1;
     }
-    markup.starts(at, b"</a>").then_some(from..at + b"</a>".len())
+    markup.starts_in_any_case(at, b"</a>").then_some(from..at + b"</a>".len())
 }
 
 #[cfg(test)]
