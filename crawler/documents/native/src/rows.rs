@@ -54,6 +54,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The next row; None at the end of the page.
+    #[inline]
     pub fn next(&mut self) -> Result<Option<Row>, Declined> {
         self.count += 1;
         if self.count > ROWS_MAX {
