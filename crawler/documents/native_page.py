@@ -68,10 +68,10 @@ def read(
         page.resolve(*where)
     if links.is_empty and links.encoding != _SHIFTED and _is_usual(page):
         _add_resolved(links, page)
-        contents = page_contents(page)
+        anchors = ScannedAnchors(page_contents(page), html, by_tree, page.may_contain_blocks)
     else:
-        contents = _add_hrefs(links, page)
-    links.defer_anchors(ScannedAnchors(contents, html, by_tree))
+        anchors = ScannedAnchors(_add_hrefs(links, page), html, by_tree)
+    links.defer_anchors(anchors)
     return page
 
 

@@ -68,7 +68,8 @@ impl From<Cow<'_, str>> for Value {
 pub struct Link {
     pub href: Value,
     pub nofollow: bool,
-    /// Of an anchor, with its end tag; empty if it is not simple. None: not an anchor.
+    /// Of an anchor, with its end tag; empty if it is not simple. Of an area, its attributes. None:
+    /// neither of both.
     pub content: Option<Span>,
 }
 
@@ -123,6 +124,10 @@ fn collect_rows(
             Row::OddAnchor { raw, content } => {
                 let raw = found.attributes(raw, text);
                 found.add_odd_anchor(&raw, content.unwrap_or_default(), &settings.names);
+            }
+            Row::Area(raw) => {
+                let attributes = found.attributes(raw.clone(), text);
+                found.add_odd_anchor(&attributes, raw, &settings.names);
             }
             Row::Meta(raw) => found.add_meta(&found.attributes(raw, text), settings),
             Row::Link(raw) => found.add_link_element(&found.attributes(raw, text), &settings.names),

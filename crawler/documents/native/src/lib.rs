@@ -11,6 +11,7 @@ mod bytes;
 mod collect;
 mod foreign;
 mod page;
+mod paragraphs;
 mod passed;
 mod raw_text;
 mod references;

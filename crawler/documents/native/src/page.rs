@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use crate::collect::{Collected, Settings, Value, collect};
 use crate::resolve::{Base, Resolved};
 use crate::rows::Span;
+use crate::structure::Structure;
 use crate::tangled::may_be_tangled;
 
 /// Reads pages.
@@ -52,7 +53,13 @@ impl Reader {
             Some((found, resolved))
         })?;
         let may_be_tangled = found.by_structure && py.detach(|| may_be_tangled(bytes));
-        Some(Page { html: html.unbind(), found, resolved, may_be_tangled })
+        Some(Page {
+            html: html.unbind(),
+            found,
+            resolved,
+            may_be_tangled,
+            outside_paragraphs: None,
+        })
     }
 }
 
@@ -63,6 +70,7 @@ pub struct Page {
     found: Collected,
     resolved: Option<Resolved>,
     may_be_tangled: bool,
+    outside_paragraphs: Option<Vec<usize>>,
 }
 
 #[pymethods]
@@ -180,12 +188,24 @@ impl Page {
         Ok(urls)
     }
 
-    /// The contents of the anchors that link to some URLs, in the order of the page.
+    /// Whether no paragraph is open around an anchor, so that it may contain blocks.
+    ///
+    /// place: of its content.
+    fn may_contain_blocks(&mut self, py: Python<'_>, place: usize) -> bool {
+        let bytes = self.html.as_bytes(py);
+        let places = self
+            .outside_paragraphs
+            .get_or_insert_with(|| py.detach(|| Structure::outside_paragraphs(bytes)));
+        places.binary_search(&place).is_ok()
+    }
+
+    /// The contents of the anchors that link to some URLs, in the order of the page, with their
+    /// places.
     fn contents_of<'py>(
         &self,
         py: Python<'py>,
         urls: Vec<String>,
-    ) -> Vec<(&str, Bound<'py, PyString>)> {
+    ) -> Vec<(&str, Bound<'py, PyString>, usize)> {
         let text = self.text(py);
         let wanted: HashSet<&str> = urls.iter().map(String::as_str).collect();
         let Some(resolved) = &self.resolved else {
@@ -196,7 +216,7 @@ impl Page {
             if let (Some(span), Some(url)) = (&link.content, resolved.url_of_link(place))
                 && wanted.contains(url)
             {
-                contents.push((url, PyString::new(py, slice(text, span))));
+                contents.push((url, PyString::new(py, slice(text, span)), span.start));
             }
         }
         contents

@@ -28,6 +28,8 @@ pub enum Row {
         raw: Span,
         content: Option<Span>,
     },
+    /// Of an image map, with its attributes as written.
+    Area(Span),
     Base(Span),
     Link(Span),
     Meta(Span),

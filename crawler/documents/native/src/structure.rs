@@ -10,6 +10,7 @@ use memchr::{memchr, memchr_iter, memmem};
 
 use crate::bytes::{Markup, is_space};
 use crate::foreign::{Foreign, Namespace};
+use crate::paragraphs::Paragraphs;
 use crate::passed::is_table_part;
 use crate::raw_text::{is_raw_text, raw_text_end};
 use crate::rows::{Declined, Row, Span, held};
@@ -72,6 +73,7 @@ pub struct Structure<'a> {
     body: Body,
     foreign: Foreign<'a>,
     tables: Tables,
+    paragraphs: Paragraphs,
 }
 
 impl<'a> Structure<'a> {
@@ -85,7 +87,22 @@ impl<'a> Structure<'a> {
             body: Body::Head,
             foreign: Foreign::default(),
             tables: Tables::default(),
+            paragraphs: Paragraphs::default(),
         }
+    }
+
+    /// Where the contents of anchors begin that no paragraph is open around, in order.
+    pub fn outside_paragraphs(text: &'a [u8]) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut rows = Structure::new(text);
+        while let Ok(Some(row)) = rows.next() {
+            if let Row::OddAnchor { content: Some(content), .. } = row
+                && !rows.paragraphs.may_be_open()
+            {
+                found.push(content.start);
+            }
+        }
+        found
     }
 
     /// The next row; None at the end of the page.
@@ -214,8 +231,8 @@ impl<'a> Structure<'a> {
         if !is_of_head(name) {
             self.start_body_or_frameset(name)?;
         }
-        if is_table_part(name) && !self.foreign.in_template() {
-            self.tables.start_tag(name, self.rows)?;
+        if self.foreign.is_empty() {
+            self.start_in_document(name)?;
         }
         if name == b"plaintext" {
             self.at = self.markup.text.len();
@@ -273,10 +290,40 @@ impl<'a> Structure<'a> {
             self.start_body();
         }
         let is_done = self.foreign.end(tag)?;
-        if !is_done && is_table_part(name) && !self.foreign.in_template() {
-            self.tables.end_tag(name);
+        if !is_done && self.foreign.is_empty() {
+            self.end_in_document(name);
         }
         Ok(())
+    }
+
+    /// A start tag outside templates and foreign content.
+    fn start_in_document(&mut self, name: &[u8]) -> Result<(), Declined> {
+        if !is_table_part(name) {
+            self.paragraphs.start_tag(name);
+            return Ok(());
+        }
+        if name == b"table" {
+            if self.tables.is_outside_cells() {
+                self.paragraphs.end_tag(name);
+            }
+            self.paragraphs.start_tag(name);
+        } else {
+            self.paragraphs.clear_table();
+        }
+        self.tables.start_tag(name, self.rows)
+    }
+
+    fn end_in_document(&mut self, name: &[u8]) {
+        if !is_table_part(name) {
+            self.paragraphs.end_tag(name);
+            return;
+        }
+        self.tables.end_tag(name);
+        if name == b"table" {
+            self.paragraphs.end_tag(name);
+        } else if self.tables.is_outside_cells() {
+            self.paragraphs.clear_table();
+        }
     }
 
     /// The row of an element. `elsewhere`: the content of an anchor is not simple.
@@ -291,7 +338,7 @@ impl<'a> Structure<'a> {
                 };
                 Some(Row::OddAnchor { raw, content })
             }
-            b"area" => Some(Row::OddAnchor { raw, content: None }),
+            b"area" => Some(Row::Area(raw)),
             b"base" => Some(Row::Base(raw)),
             b"link" => Some(Row::Link(raw)),
             b"meta" => Some(Row::Meta(raw)),

@@ -26,14 +26,29 @@ _AROUND_TEXT: Final = """
     marquee script style noscript textarea iframe head body html frameset noframes button font
     nobr center em article x-y
 """
+_PARAGRAPHS_TEXT: Final = """
+    <p> </p> <p>a</p> <div> </div> <li> <ul> </ul> <h1> </h1> <form> </form> <button> </button>
+    <object> </object> <applet> <marquee> </marquee> <select> </select> <option> <input> <keygen>
+    <table> </table> <tr> <td> </td> <th> </th> </tr> <caption> </caption> <tbody> <span> </span>
+    <b> </b> <i> </i> <hr> <dd> <dl> </dl> <template> </template> <svg> </svg> <desc> </desc> <br>
+    <math> </math> text <P> </P> <nobr> <body> </body> <script></script> <fieldset> <pre> <summary>
+    <a~href=@><div>b</div></a> <a~href=@><div>b</div></a> <a~href=@><h2>c</h2></a> </a>
+    <a~href=@>d<p>e</p></a> <a~href=@><ul><li>f</li></ul>g</a> <a~href=@>h</a> <map> <form>
+    <area~href=@~alt='i>&amp;'> <area~href=@~alt=</a> <area~href=@>
+"""
 _ALONE: Final = [piece.replace("~", " ") for piece in _ALONE_TEXT.split()]
 _AROUND: Final = _AROUND_TEXT.split()
+_PARAGRAPHS: Final = [piece.replace("~", " ") for piece in _PARAGRAPHS_TEXT.split()]
 
 
 def document(rng: random.Random) -> str:
-    """Return a page: mostly balanced, but not always nested as it should be."""
+    """Return a page: of blocks in anchors between what opens and closes paragraphs, or of elements
+    that are mostly balanced, but not always nested as they should be."""
     depth = rng.randrange(6)
-    html = "".join(_piece(rng, depth) for _ in range(rng.randrange(1, 7)))
+    if rng.random() < 0.3:
+        html = "".join(rng.choice(_PARAGRAPHS) for _ in range(rng.randrange(3, 15)))
+    else:
+        html = "".join(_piece(rng, depth) for _ in range(rng.randrange(1, 7)))
     if rng.random() < 0.15:  # something goes missing or is added
         at = rng.randrange(len(html) + 1)
         html = html[:at] + rng.choice(["", *"<>\"'=/& -!a\0\r"]) + html[at + rng.randrange(4) :]

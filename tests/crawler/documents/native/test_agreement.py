@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.documents import page_reader, scan
+from crawler.documents import native_page, page_reader, scan
 from crawler.fetching.request import Headers
 from tests.benchmarks.test_reading_speed import make_page
 from tests.crawler.documents import both_readers, test_page_fuzz, test_scan
@@ -184,6 +184,35 @@ def test_what_needs_a_tree_in_python_is_read_natively(html: str) -> None:
 )  # fmt: skip
 def test_what_is_uncertain_is_left_to_python(html: str) -> None:
     assert not check(html)
+
+
+@each(
+    ("before", "expected"),
+    [
+        ("", True), ("<p>", False), ("<p></p>", True), ("<p><div>", True), ("<p><form>", False),
+        ("<p></div>", False), ("<P><b></P>", True), ("<p><button>", True), ("</p>", True),
+        ("<p><button></p></button>", False), ("<p><button><button><p></button>", False),
+        ("<p><select><input>", False), ("<p><select><select>", False), ("<p><select>", True),
+        ("<p><select><button></select>", False), ("<p><object><button></object>", False),
+        ("<p><object><button></marquee>", True), ("<p><table></table>", False),
+        ("<table><tr><td><p>", False), ("<table><tr><td><p><td>", True),
+        ("<table><tr><td><p></th>", False), ("<table><tr><td><p><button><tr><th>", True),
+        ("<table><tr><td><p></td></tr></table>", True), ("<p><table><table></table>", False),
+        ("<table><tr><td><object></table>", True), ("<p><svg><desc><p></p></desc></svg>", False),
+        ("<p><template></p></template>", False), ("<svg><p>", False), ("<p><svg></p>", True),
+        ("<p><script></p></script>", False), ("<p></svg>", False),
+        ("<p>" + "<object>" * 101, False),
+    ],
+)  # fmt: skip
+def test_paragraphs_around_an_anchor_are_known(before: str, expected: bool) -> None:
+    html = f"{before}<a href=x>d<p>e</p></a>"
+    assert check(html)
+    with both_readers.native():
+        native = native_page.reader_for(TOKENS)
+        assert native is not None
+        read = native.read(html.encode(), "http://a.test", "http://a.test/dir/", URL)
+    assert read is not None
+    assert read.may_contain_blocks(html.index("d<p>")) is expected
 
 
 @each(
