@@ -11,6 +11,7 @@ from crawler.documents import links as links_of
 from crawler.documents import page_reader
 from crawler.documents.charset import is_utf8
 from crawler.documents.links import PageLinks
+from crawler.documents.nesting import is_tangled
 from crawler.documents.query import with_encoded_query
 from crawler.documents.scanned_anchors import Contents, ScannedAnchors, contents_of
 from policies.declarations import NAMES
@@ -56,7 +57,7 @@ def read(
     page = native.read(html, *where)
     if page is None and not is_utf8(html):
         page = native.read(html.decode(errors="replace").encode(), *where)
-    if page is None:
+    if page is None or (page.may_be_tangled and is_tangled(html)):
         page_reader.pages_read.declined += 1
         return None
     page_reader.pages_read.native += 1
@@ -65,10 +66,10 @@ def read(
         page.resolve(*parts_of(links.base), links.base)
     if links.is_empty and links.encoding != _SHIFTED and _is_usual(page):
         _add_resolved(links, page)
-        contents = page_contents(page)
+        anchors = ScannedAnchors(page_contents(page), html, by_tree, page.may_contain_blocks)
     else:
-        contents = _add_hrefs(links, page)
-    links.defer_anchors(ScannedAnchors(contents, html, by_tree))
+        anchors = ScannedAnchors(_add_hrefs(links, page), html, by_tree)
+    links.defer_anchors(anchors)
     return page
 
 

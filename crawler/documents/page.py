@@ -58,6 +58,7 @@ _SELECTOR: Final = "a[href],area[href],link[href],iframe[src],frame[src],meta[co
 # Matches in the attributes of every link element whose target may be a page to follow.
 _FOLLOWED: Final = re.compile(r"canonical|next|prev|alternate|&|[^\x00-\x7f]", re.IGNORECASE)
 _REQUIRED: Final = {b"link": "href", b"meta": "content"}  # elements without it are ignored
+_LINKING: Final = frozenset({"a", "area", "link"})
 _ANCHOR_ENDS: Final = frozenset({b"a", b"/a", b""})
 _ELEMENTS: Final = frozenset({b"a", b"area", b"frame", b"iframe", b"img", b"link", b"meta"})
 
@@ -308,6 +309,8 @@ class _Reader:
         for node in parsed.css(_SELECTOR):
             tag = node.tag
             attributes = node.attributes
+            if tag in _LINKING and "href" not in attributes:
+                continue  # the selector also matches "xlink:href", in SVG
             if tag == "a":
                 rel = attributes.get("rel")
                 nofollow = rel is not None and rel_nofollow(rel)
@@ -381,7 +384,7 @@ class _Reader:
         name, http_equiv = attributes.get("name"), attributes.get("http-equiv")
         if http_equiv is not None and http_equiv.strip().lower() == "refresh":
             return refresh_href(attributes.get("content") or "")
-        if name is not None:
+        if name:
             if len(self.metas) < _METAS_MAX:
                 self.metas.append((name, attributes.get("content") or ""))
             else:

@@ -170,9 +170,9 @@ def rows(html: str) -> list[Row] | None:
 
 # ---------------------------------------------------------------- anchors
 
-# A tag or a comment in an anchor, or "<" alone.
+# A tag or a comment in an anchor, or "<" alone. Tags in capital letters are found by other readers.
 _HELD_TAG: Final = re.compile(
-    rf"<(?:({_SVG})|(/?)([a-z][a-z0-9-]*+){_ENDS}({_ATTRIBUTES})>|{_COMMENT[1:]}|)"
+    rf"<(?:({_SVG})|(/?)([A-Za-z][A-Za-z0-9-]*+){_ENDS}({_ATTRIBUTES})>|{_COMMENT[1:]}|)"
 )
 _DRAWN_TAG: Final = re.compile(rf"{_COMMENT}|</?[a-zA-Z][^\t\n\f\r />]*+{_REST}")
 # Elements that may occur in an anchor without affecting other content, if they are closed there.
@@ -228,6 +228,7 @@ def anchor_text(held: str, *, blocks: bool) -> str | None:
         text += held[at : tag.start()]
         at = tag.end()
         drawing, end, name, attributes = tag.groups()
+        name = name and name.lower()
         if drawing is not None:
             text += _DRAWN_TAG.sub("", tag[0])
         elif name is None:

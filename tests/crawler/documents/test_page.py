@@ -89,6 +89,7 @@ def tangle(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         ("<a href=x></a><plaintext><a href=y>", ["http://a.test/dir/x"]),
         ("<noscript><a href=x></noscript>", ["http://a.test/dir/x"]),
         ("<svg><a href=x></svg>", ["http://a.test/dir/x"]),
+        ("<svg><a xlink:href=x><link rel=next xlink:href=y><area xlink:href=z></svg>", []),
         ("<p title='<a href=y>'><a href=x>", ["http://a.test/dir/x"]),
     ],
 )

@@ -8,6 +8,7 @@ use memchr::memmem::{self, Finder};
 use crate::attributes::values;
 use crate::references::{Names, unescaped_value};
 use crate::rows::{Declined, Row, Rows, Span};
+use crate::structure::Structure;
 use crate::words::{has_word, is_space, refresh_href};
 
 /// Titles in a page with drawings, which may name a drawing.
@@ -67,7 +68,8 @@ impl From<Cow<'_, str>> for Value {
 pub struct Link {
     pub href: Value,
     pub nofollow: bool,
-    /// Of an anchor, with its end tag; empty if it is not simple. None: not an anchor.
+    /// Of an anchor, with its end tag; empty if it is not simple. Of an area, its attributes. None:
+    /// neither of both.
     pub content: Option<Span>,
 }
 
@@ -81,6 +83,8 @@ pub struct Collected {
     /// As written: the first one that certainly has text, and those before it.
     pub titles: Vec<Span>,
     pub metas: Vec<(String, String)>,
+    /// Whether the page was read as a tree is. Then all meta elements are kept.
+    pub by_structure: bool,
     has_base: bool,
     has_title: bool,
     metas_seen: usize,
@@ -88,11 +92,27 @@ pub struct Collected {
 
 /// Collect the rows of a page.
 pub fn collect(text: &str, settings: &Settings) -> Result<Collected, Declined> {
-    let mut found = Collected::default();
-    let mut rows = Rows::new(text.as_bytes());
+    if !text.contains('\0') {
+        let mut rows = Rows::new(text.as_bytes());
+        let found = collect_rows(|| rows.next(), Collected::default(), text, settings);
+        if found.is_ok() {
+            return found;
+        }
+    }
+    let mut rows = Structure::new(text.as_bytes());
+    let found = Collected { by_structure: true, ..Collected::default() };
+    collect_rows(|| rows.next(), found, text, settings)
+}
+
+fn collect_rows(
+    mut next: impl FnMut() -> Result<Option<Row>, Declined>,
+    mut found: Collected,
+    text: &str,
+    settings: &Settings,
+) -> Result<Collected, Declined> {
     let mut drawings = false;
     let mut many_titles = None;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = next()? {
         match row {
             Row::Anchor { href, rel, content } => {
                 found.links.push(Link {
@@ -102,10 +122,15 @@ pub fn collect(text: &str, settings: &Settings) -> Result<Collected, Declined> {
                 });
             }
             Row::OddAnchor { raw, content } => {
-                found.add_odd_anchor(&text[raw], content.unwrap_or_default(), &settings.names);
+                let raw = found.attributes(raw, text);
+                found.add_odd_anchor(&raw, content.unwrap_or_default(), &settings.names);
             }
-            Row::Meta(raw) => found.add_meta(&text[raw], settings),
-            Row::Link(raw) => found.add_link_element(&text[raw], &settings.names),
+            Row::Area(raw) => {
+                let attributes = found.attributes(raw.clone(), text);
+                found.add_odd_anchor(&attributes, raw, &settings.names);
+            }
+            Row::Meta(raw) => found.add_meta(&found.attributes(raw, text), settings),
+            Row::Link(raw) => found.add_link_element(&found.attributes(raw, text), &settings.names),
             Row::Title(span) => {
                 let is_many = || memmem::find_iter(text.as_bytes(), b"<title").count() > TITLES_MAX;
                 if drawings && *many_titles.get_or_insert_with(is_many) {
@@ -114,13 +139,15 @@ pub fn collect(text: &str, settings: &Settings) -> Result<Collected, Declined> {
                 found.add_title(span, text);
             }
             Row::Frame(raw) => {
-                let [source] = values(&text[raw], ["src"], &settings.names);
+                let raw = found.attributes(raw, text);
+                let [source] = values(&raw, ["src"], &settings.names);
                 if let Some(source) = source.filter(|source| !source.is_empty()) {
                     found.add(source, false);
                 }
             }
             Row::Base(raw) if !found.has_base => {
-                let [href] = values(&text[raw], ["href"], &settings.names);
+                let raw = found.attributes(raw, text);
+                let [href] = values(&raw, ["href"], &settings.names);
                 found.has_base = href.is_some();
                 found.base = href.map(Cow::into_owned);
             }
@@ -132,6 +159,16 @@ pub fn collect(text: &str, settings: &Settings) -> Result<Collected, Declined> {
 }
 
 impl Collected {
+    /// Attributes as written, or with the newlines that they have in a tree.
+    fn attributes<'a>(&self, raw: Span, text: &'a str) -> Cow<'a, str> {
+        let raw = &text[raw];
+        if self.by_structure && raw.contains('\r') {
+            raw.replace("\r\n", "\n").replace('\r', "\n").into()
+        } else {
+            raw.into()
+        }
+    }
+
     /// Add a link that is not an anchor.
     fn add(&mut self, href: Cow<'_, str>, nofollow: bool) {
         self.links.push(Link { href: href.into(), nofollow, content: None });
@@ -156,7 +193,7 @@ impl Collected {
 
     fn add_meta(&mut self, raw: &str, settings: &Settings) {
         self.metas_seen += 1;
-        if !settings.is_relevant(raw) {
+        if !self.by_structure && !settings.is_relevant(raw) {
             return;
         }
         let wanted = ["content", "name", "http-equiv"];
@@ -169,7 +206,7 @@ impl Collected {
             if let Some(href) = refresh_href(&content) {
                 self.add(href.into(), false);
             }
-        } else if let Some(name) = name {
+        } else if let Some(name) = name.filter(|name| !name.is_empty()) {
             self.metas.push((name.into_owned(), content.into_owned()));
         }
     }

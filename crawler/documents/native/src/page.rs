@@ -10,6 +10,8 @@ use crate::collect::{Collected, Settings, Value, collect};
 use crate::resolve::{Base, Resolved};
 use crate::rows::Span;
 use crate::seen::SeenLinks;
+use crate::structure::Structure;
+use crate::tangled::may_be_tangled;
 
 /// Reads pages.
 #[pyclass(frozen, module = "courtly_native")]
@@ -43,7 +45,7 @@ impl Reader {
     ) -> Option<Page> {
         let bytes = html.as_bytes();
         let (found, resolved) = py.detach(|| {
-            let text = std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))?;
+            let text = std::str::from_utf8(bytes).ok()?;
             let found = collect(text, &self.settings).ok()?;
             let resolved = match found.base {
                 None => Some(Resolved::new(&found, text, &Base::new(origin, directory, whole))),
@@ -51,7 +53,14 @@ impl Reader {
             };
             Some((found, resolved))
         })?;
-        Some(Page { html: html.unbind(), found, resolved })
+        let may_be_tangled = found.by_structure && py.detach(|| may_be_tangled(bytes));
+        Some(Page {
+            html: html.unbind(),
+            found,
+            resolved,
+            may_be_tangled,
+            outside_paragraphs: None,
+        })
     }
 }
 
@@ -61,10 +70,18 @@ pub struct Page {
     html: Py<PyBytes>,
     found: Collected,
     resolved: Option<Resolved>,
+    may_be_tangled: bool,
+    outside_paragraphs: Option<Vec<usize>>,
 }
 
 #[pymethods]
 impl Page {
+    /// Whether the reader in Python might not build a tree of the page.
+    #[getter]
+    fn may_be_tangled(&self) -> bool {
+        self.may_be_tangled
+    }
+
     /// The href of the base element, or None.
     #[getter]
     fn base(&self) -> Option<&str> {
@@ -208,12 +225,24 @@ impl Page {
         Ok(urls)
     }
 
-    /// The contents of the anchors that link to some URLs, in the order of the page.
+    /// Whether no paragraph is open around an anchor, so that it may contain blocks.
+    ///
+    /// place: of its content.
+    fn may_contain_blocks(&mut self, py: Python<'_>, place: usize) -> bool {
+        let bytes = self.html.as_bytes(py);
+        let places = self
+            .outside_paragraphs
+            .get_or_insert_with(|| py.detach(|| Structure::outside_paragraphs(bytes)));
+        places.binary_search(&place).is_ok()
+    }
+
+    /// The contents of the anchors that link to some URLs, in the order of the page, with their
+    /// places.
     fn contents_of<'py>(
         &self,
         py: Python<'py>,
         urls: Vec<String>,
-    ) -> Vec<(&str, Bound<'py, PyString>)> {
+    ) -> Vec<(&str, Bound<'py, PyString>, usize)> {
         let text = self.text(py);
         let wanted: HashSet<&str> = urls.iter().map(String::as_str).collect();
         let Some(resolved) = &self.resolved else {
@@ -224,7 +253,7 @@ impl Page {
             if let (Some(span), Some(url)) = (&link.content, resolved.url_of_link(place))
                 && wanted.contains(url)
             {
-                contents.push((url, PyString::new(py, slice(text, span))));
+                contents.push((url, PyString::new(py, slice(text, span)), span.start));
             }
         }
         contents

@@ -277,7 +277,7 @@ fn is_of_a_table(name: &[u8]) -> bool {
 }
 
 /// `_TABLE`
-fn is_table_part(name: &[u8]) -> bool {
+pub fn is_table_part(name: &[u8]) -> bool {
     matches!(
         name,
         b"td"
@@ -308,7 +308,7 @@ fn is_drawn(name: &[u8]) -> bool {
 }
 
 /// `_PHRASE`: elements without special rules.
-fn is_phrase(name: &[u8]) -> bool {
+pub fn is_phrase(name: &[u8]) -> bool {
     match name {
         b"abbr" | b"b" | b"bdi" | b"bdo" | b"big" | b"canvas" | b"cite" | b"code" | b"data"
         | b"del" | b"dfn" | b"em" | b"font" | b"i" | b"ins" | b"kbd" | b"label" | b"mark"
@@ -329,7 +329,7 @@ fn is_custom(name: &[u8]) -> bool {
 }
 
 /// `_BLOCK`: elements that only end a paragraph.
-fn is_block(name: &[u8]) -> bool {
+pub fn is_block(name: &[u8]) -> bool {
     matches!(
         name,
         b"address"

@@ -28,6 +28,8 @@ pub enum Row {
         raw: Span,
         content: Option<Span>,
     },
+    /// Of an image map, with its attributes as written.
+    Area(Span),
     Base(Span),
     Link(Span),
     Meta(Span),
@@ -54,6 +56,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The next row; None at the end of the page.
+    #[inline]
     pub fn next(&mut self) -> Result<Option<Row>, Declined> {
         self.count += 1;
         if self.count > ROWS_MAX {
@@ -187,8 +190,9 @@ fn usual_anchor(markup: Markup, name_end: usize) -> Option<Usual> {
     markup.is(end, b'>').then_some(usual)
 }
 
-/// `_HELD`: the content of an anchor with its end tag, if no other anchor comes first.
-fn held(markup: Markup, from: usize) -> Option<Span> {
+/// `_HELD`: the content of an anchor with its end tag, if no other anchor comes first. The end tag
+/// may be in any case: where that matters, the row is not one of this module.
+pub fn held(markup: Markup, from: usize) -> Option<Span> {
     let mut at = from;
     for _ in 0..PIECES_MAX {
         if !markup.is(at, b'<') {
@@ -206,7 +210,7 @@ fn held(markup: Markup, from: usize) -> Option<Span> {
         }
         at += 1;
     }
-    markup.starts(at, b"</a>").then_some(from..at + b"</a>".len())
+    markup.starts_in_any_case(at, b"</a>").then_some(from..at + b"</a>".len())
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl Markup<'_> {
     }
 
     /// `_ATTRIBUTE`: without a value, or with a complete one.
-    fn attribute(self, from: usize) -> Option<usize> {
+    pub fn attribute(self, from: usize) -> Option<usize> {
         let name_end = self.attribute_name(from)?;
         let equals = self.skip_space(name_end);
         if !self.is(equals, b'=') {

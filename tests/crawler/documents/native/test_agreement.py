@@ -15,10 +15,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.documents import page_reader
+from crawler.documents import native_page, page_reader, scan
 from crawler.fetching.request import Headers
 from tests.benchmarks.test_reading_speed import make_page
 from tests.crawler.documents import both_readers, test_page_fuzz, test_scan
+from tests.crawler.documents.native import structures
 from tests.tables import each
 
 pytestmark = pytest.mark.skipif(
@@ -98,6 +99,120 @@ def test_pages_of_this_repository_are_read_alike() -> None:
 )  # fmt: skip
 def test_unusual_pages_are_read_alike(html: str) -> None:
     check(html)
+
+
+@each(
+    "html",
+    [
+        # In capital letters.
+        (
+            "<HTML><BODY><P><A HREF=x REL=NoFollow>a <B>b</B></A><BASE HREF=/c/>"
+            "<LINK REL=next HREF=d>"
+        ),
+        "<TITLE>a</title><META NAME=Robots CONTENT=none><IFRAME SRC=x><a href=no></Iframe>",
+        "<A HREF=x><IMG ALT=y></A><A HREF=z><FONT>a</Font></A >",
+        # Raw text.
+        "<script><!--<script></script><a href=no></script>--></SCRIPT><a href=x>",
+        "<script><!--<script>--></script><a href=x>", "<style><a href=no></STYLE><a href=x>",
+        "<xmp><a href=no></xmp><noembed><a href=no></noembed>", "<textarea><a href=no>",
+        "<title>a<a href=no>", "<a href=x><plaintext><a href=no></plaintext>",
+        "<title>a&amp;<b></TITLE/><title>c</title>", "<iframe src=x><a href=no>",
+        # Foreign content.
+        "<svg><style><a href=x></style><title>a</title></svg><title>b</title>",
+        "<svg><a href=x>a</a><a xlink:href=no>b</a></svg>", "<svg><link rel=next href=x></svg>",
+        "<svg><foreignObject><div><a href=x>a</a><p>b</p></div></foreignObject></svg><a href=y>",
+        "<svg><foreignObject><title>a</title></foreignObject></svg><title>b</title>",
+        "<svg><g><path></g><p><a href=x></svg><title>a</title>", "<svg></p><title>a</title>",
+        "<svg><![CDATA[><a href=no>]]></svg><![CDATA[><a href=x>", "<svg/><title>a</title>",
+        "<svg a=b/><title>a</title></svg><title>c</title>",
+        "<svg><SCRIPT><a href=x></SCRIPT></SVG>", "<svg><desc><svg></desc></svg><title>a</title>",
+        "<svg><iframe src=x><a href=y></iframe></svg>",
+        "<math><mi><b>a</b></mi><mo><</mo><mtext><a href=x>b</a></mtext></math><a href=y>c</a>",
+        "<math><mi><mglyph><style><a href=x></style></mglyph></mi></math>",
+        "<a href=x><svg><style></style></svg>a</a>",
+        # Templates.
+        "<template><a href=no><template></template><title>no</title></template><title>a</title>",
+        "<template><svg><style></template><a href=x>", "<template><a href=no>",
+        "</template><A HREF=x>",
+        "<template><tr></table></div></body><a href=no></template><a href=x>",
+        "<table><template><a href=no></template><tr><td><a href=x>",
+        # Tables.
+        (
+            "<table><form action=a><input type=hidden><tr><td><a href=x>a</a></form>"
+            "</table><a href=y>"
+        ),
+        "<a href=w><table><a href=x>a</a><tr><td><a href=y>b</a></table><a href=z>",
+        (
+            "<table>a<tr><td><a href=x><table><caption><a href=y></caption></td><tr><td>"
+            "<a href=z></table>"
+        ),
+        "<table><thead><tr><th><a href=x></td></tbody><a href=y></thead></table>",
+        "<table><caption></td></tr><a href=x></caption><col><tr><td></caption><a href=y></table>",
+        "<table><td><a href=x></th><a href=y></tr></table>", "<table></div><td><a href=x>a",
+        # The rest.
+        (
+            "<title>a</title><frameset><frame src=x><a href=no><frameset><frame src=y>"
+            "</frameset></frameset><frame src=no><noframes><a href=no></noframes><title>b</title>"
+        ),
+        "<select><a href=x>a</a><select><div><a href=y>b</a></select>",
+        "<map><area href=x alt=a></map>", "</ ><a href=x></><!-><a href=y><?><a href=z>",
+        "<!--a--!><a href=x><!--->b<a href=y>", "\0<p a=\0>b<a href=x>a</a><!--\0-->",
+        "<a href='x\r\ny\r' rel=a>b</a><SVG>",
+        "<P><META NAME='' CONTENT=a><META NAME CONTENT=a><META NAME=b CONTENT='c\r\nd'>",
+        "<frame src=no><a href=x><!-- ", "<P><a href=x title='", "<P><a href=x><b", "<P><",
+    ],
+)  # fmt: skip
+def test_what_needs_a_tree_in_python_is_read_natively(html: str) -> None:
+    assert scan.rows(html) is None
+    assert check(html)
+    assert check(f"<p>{html}") or "<frameset>" in html
+    check(f"{html}<a href=last>z</a><title>y</title>")
+
+
+@each(
+    "html",
+    [
+        "<table><tr><td><a href=x></td></tr><a href=y></table>", "<svg></b></svg>",
+        "a<frameset><frame src=x>", "<svg><font color=a><a href=x>", "<math><title>a</title>",
+        "<svg><foreignObject><table>", "<svg><foreignObject><div><p></div>", "<template><col><a>",
+        "<math><annotation-xml encoding=text/html><a href=x>", "<SVG>" + "<g>" * 300,
+        "<template><object><a href=x></template>b", "<TITLE></TITLE>" * 101, "<P><a href='\0'>",
+        "<P><a\0>", "<SVG><desc><p><p></desc></SVG>", "<P" + " a" * 600 + ">",
+        "<P " + "".join(f"a{number}=b " for number in range(120)) + ">",
+        "<P>" + "<b>" * 750 + "<a href=x>",
+    ],
+)  # fmt: skip
+def test_what_is_uncertain_is_left_to_python(html: str) -> None:
+    assert not check(html)
+
+
+@each(
+    ("before", "expected"),
+    [
+        ("", True), ("<p>", False), ("<p></p>", True), ("<p><div>", True), ("<p><form>", False),
+        ("<p></div>", False), ("<P><b></P>", True), ("<p><button>", True), ("</p>", True),
+        ("<p><button></p></button>", False), ("<p><button><button><p></button>", False),
+        ("<p><select><input>", False), ("<p><select><select>", False), ("<p><select>", True),
+        ("<p><select><button></select>", False), ("<p><object><button></object>", False),
+        ("<p><object><button></marquee>", True), ("<p><table></table>", False),
+        ("<table><tr><td><p>", False), ("<table><tr><td><p><td>", True),
+        ("<table><tr><td><p></th>", False), ("<table><tr><td><p><button><tr><th>", True),
+        ("<table><tr><td><p></td></tr></table>", True), ("<p><table><table></table>", False),
+        ("<table><tr><td><object></table>", True), ("<p><svg><desc><p></p></desc></svg>", False),
+        ("<p><template></p></template>", False), ("<svg><p>", False), ("<p><svg></p>", True),
+        ("<p><script></p></script>", False), ("<p></svg>", False),
+        ("<p>" + "<object>" * 101, False),
+    ],
+)  # fmt: skip
+def test_paragraphs_around_an_anchor_are_known(before: str, expected: bool) -> None:
+    html = f"{before}<a href=x>d<p>e</p></a>"
+    assert check(html)
+    with both_readers.native():
+        native = native_page.reader_for(TOKENS)
+        assert native is not None
+        read = native.read(html.encode(), "http://a.test", "http://a.test/dir/", URL)
+    assert read is not None
+    assert read.may_contain_blocks(html.index("d<p>")) is expected
 
 
 @each(
@@ -317,6 +432,12 @@ def test_any_markup_is_read_alike(html: str) -> None:
     check(html)
 
 
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=700, deadline=None)
+def test_any_structure_is_read_alike(rng: random.Random) -> None:
+    check(structures.document(rng))
+
+
 @given(
     st.lists(st.sampled_from(test_page_fuzz._MARKUP), max_size=30).map(b"".join)
     | st.binary(max_size=200)
@@ -340,6 +461,7 @@ def test_random_documents_are_read_alike() -> None:
         *test_scan._REFERENCES.split(),
     ]
     tame = [*test_scan._TAME, *(f'<a href="{path}">t</a>' for path in _PATHS + _HOSTS), *_QUERIES]
+    structured = 0
     until_s = time.monotonic() + float(os.environ.get("NATIVE_FUZZ_S", "60"))
     read = done = 0
     while time.monotonic() < until_s:
@@ -356,6 +478,7 @@ def test_random_documents_are_read_alike() -> None:
         read += check(
             html.replace("\t", rng.choice(" \t")).replace("~", " "), url=rng.choice(_BASES)
         )
+        structured += check(structures.document(rng))
         done += 1
-    sys.stdout.write(f"{read} of {done} documents read by the native reader\n")
-    assert read > done // 10
+    sys.stdout.write(f"{read} and {structured} of twice {done} documents read natively\n")
+    assert min(read, structured) > done // 10

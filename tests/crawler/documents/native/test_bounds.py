@@ -36,6 +36,14 @@ def read(html: bytes) -> object:
         '<a href="&a=&amp;">',
         "<a href=a%20/../b>",
         "<base href=x>",
+        "<script><!--",
+        "<svg><foreignObject>",
+        "<svg><g></svg>",
+        "<svg></p>",
+        "<table><tr><td><a href=x>",
+        "<template></template>",
+        "<![CDATA[",
+        "--!",
     ],
 )
 def test_it_is_linear(unit: str) -> None:
@@ -45,6 +53,8 @@ def test_it_is_linear(unit: str) -> None:
         read(html)
         read(b"<table><tr>" + html + b">")
         read(b'<a href="' + html + b'">')
+        for before in (b"<P>", b"<SVG>", b"<SVG><desc>", b"<SCRIPT><!--", b"<P><template>"):
+            read(before + html)
 
     assert_linear(work, repeated(b"", unit.encode()), 1_600_000)
 
@@ -82,7 +92,7 @@ def test_pages_are_counted() -> None:
     before = page_reader.pages_read.native, page_reader.pages_read.declined
     with both_readers.native():
         page.parse_page(URL, headers, b"<a href=x>", tokens=TOKENS)
-        page.parse_page(URL, headers, b"<math><a href=x>", tokens=TOKENS)
+        page.parse_page(URL, headers, b"<p><frameset>", tokens=TOKENS)
         page.parse_page(URL, headers, b"", tokens=TOKENS)
     after = page_reader.pages_read.native, page_reader.pages_read.declined
     assert after == (before[0] + 1, before[1] + 1)
