@@ -51,15 +51,24 @@ BUILDS: Final = {
 }
 
 COURTLY: Final = ("bin/courtly", "crawl", "--config", "{config}", "--json", "--quiet")
-COURTLY_PACE: Final = "delay, Crawl-delay, Retry-After"
-COLLY_PACE: Final = "only with a rule for each host"
 
 PROGRAMS: Final = (
-    Program(
-        "courtly, pure", "courtly", COURTLY, "yes", COURTLY_PACE, env={"COURTLY_READER": "pure"}
+    *(
+        Program(
+            f"courtly, {name}",
+            "courtly",
+            COURTLY,
+            "yes",
+            "delay, Crawl-delay, Retry-After",
+            cpus=cpus,
+            env={"COURTLY_READER": reader},
+        )
+        for name, reader, cpus in (
+            ("pure", "pure", 1),
+            ("native", "native", 1),
+            ("native, two cores", "native", 2),
+        )
     ),
-    Program("courtly, native", "courtly", COURTLY, "yes", COURTLY_PACE),
-    Program("courtly, native, two cores", "courtly", COURTLY, "yes", COURTLY_PACE, cpus=2),
     Program(
         "bare pipeline",
         "courtly",
@@ -111,7 +120,7 @@ PROGRAMS: Final = (
             "colly",
             ("./colly", "{seeds}", kind, "state.db"),
             durable,
-            COLLY_PACE,
+            "only with a rule for each host",
         )
         for kind, where, durable in (
             ("memory", "in memory", "no"),
