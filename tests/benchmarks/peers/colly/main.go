@@ -48,7 +48,7 @@ func (s boltStore) Init() error {
 }
 
 func (s boltStore) Visited(id uint64) error {
-	return s.db.Batch(func(t *bolt.Tx) error { return t.Bucket(bucket).Put(key(id), []byte{1}) })
+	return s.db.Update(func(t *bolt.Tx) error { return t.Bucket(bucket).Put(key(id), []byte{1}) })
 }
 
 func (s boltStore) IsVisited(id uint64) (found bool, err error) {
@@ -96,7 +96,8 @@ func must(err error) {
 func open(kind, file string) storage.Storage {
 	switch kind {
 	case "bolt":
-		db, err := bolt.Open(file, 0o600, &bolt.Options{NoFreelistSync: true})
+		// Like SQLite below, it waits for no disk: a page whose links wait for one each stays in memory for long.
+		db, err := bolt.Open(file, 0o600, &bolt.Options{NoFreelistSync: true, NoSync: true})
 		must(err)
 		return boltStore{db: db}
 	case "sqlite":
