@@ -243,8 +243,13 @@ def run(program: Program, site: Site, work: Path, timeout_s: float) -> Run | Non
         )
         timer = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))
         timer.start()
-        _, status, used = os.wait4(process.pid, 0)
-        timer.cancel()
+        try:
+            _, status, used = os.wait4(process.pid, 0)
+        except KeyboardInterrupt:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        finally:
+            timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         tail = (work / "output.txt").read_text(errors="replace")[-1000:]

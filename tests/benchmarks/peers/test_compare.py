@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.benchmarks.peers import compare
-from tests.benchmarks.peers.compare import Counts, Run, built, counted, table
+from tests.benchmarks.peers.compare import Counts, Run, built, counted, run, table
 from tests.benchmarks.peers.programs import BUILDS, PROGRAMS, Build, Program
-from tests.benchmarks.peers.synthetic_web import path_of, write_site
+from tests.benchmarks.peers.synthetic_web import Site, path_of, write_site
 
 LOG = """\
 127.1.0.1 /robots.txt
@@ -97,6 +98,26 @@ def test_what_did_not_change_is_not_built_again(
     folder = tmp_path / "build" / "it"
     assert (folder / "main").read_text() == "2"
     assert (folder / "times").read_text() == "built\n" * 2
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processors are not assigned here")
+@pytest.mark.parametrize(
+    ("script", "succeeds"),
+    [
+        ("test ! -e state.db && touch state.db && test -s {config} && test $V = 1", True),
+        ("exit 3", False),
+        ("sleep 60", False),
+    ],
+)
+def test_a_run_begins_with_an_empty_folder_and_is_measured_if_it_succeeds(
+    script: str, succeeds: bool, tmp_path: Path
+) -> None:
+    site = Site(tmp_path, tmp_path / "seeds.txt", tmp_path / "expected.txt")
+    shell = Program("it", "it", ("sh", "-c", script), "yes", "delay", env={"V": "1"})
+    for _ in range(2):
+        measured = run(shell, site, tmp_path, timeout_s=0.5 if "sleep" in script else 60)
+        assert (measured is not None) is succeeds
+        assert measured is None or (measured.wall_s > 0 and measured.peak_mb > 0.1)
 
 
 def test_each_program_has_a_build_and_a_name_of_its_own() -> None:
