@@ -40,6 +40,7 @@ if not __package__:  # run as a program
 from tests.benchmarks.peers.programs import BUILDS, HERE, PROGRAMS, Program
 from tests.benchmarks.peers.synthetic_web import SIZES, Site, write_site
 
+NGINX: Final = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
 IGNORED: Final = {"target", "__pycache__", "node_modules"}
 
 
@@ -204,7 +205,7 @@ http {{
 """
     )
     command = [
-        "nginx",
+        NGINX or "nginx",
         "-c",
         f"{folder}/nginx.conf",
         "-p",
@@ -312,7 +313,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path.home() / ".cache/courtly-peers")
     options = parser.parse_args()
     options.work = options.work.resolve()
-    if shutil.which("nginx") is None:
+    if NGINX is None:
         raise SystemExit("nginx is needed: apt-get install nginx-light")
     site = write_site(options.work / f"{options.size}-{options.port}", options.size, options.port)
     patterns = options.only or ["*"]
