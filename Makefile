@@ -30,10 +30,13 @@ demo: setup  ## crawl a small web on this machine
 bench: setup  ## run the benchmarks, or those that ARGS names
 	$(BIN)/pytest -m bench -s $(or $(ARGS),tests/benchmarks)
 
+compare: setup  ## compare with other crawlers, which it builds; see docs/speed.md
+	$(BIN)/python tests/benchmarks/peers/compare.py $(ARGS)
+
 simulate: setup  ## simulate N whole crawls (500), from seed FROM on; see docs/simulation.md
 	$(BIN)/python -m tests.simulation $(or $(N),500) --from $(or $(FROM),0) $(ARGS)
 
 mutants: setup  ## inject each fault of tests/simulation/mutants.py and see whether it is found
 	$(BIN)/python -m tests.simulation.injection $(ARGS)
 
-.PHONY: help setup test check demo bench simulate mutants
+.PHONY: help setup test check demo bench compare simulate mutants
