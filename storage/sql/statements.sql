@@ -55,26 +55,13 @@ WITH v (n bigint, origin bigint, fingerprint bigint) AS ROWS
 SELECT json_rows(json_array(v.n, k.id, k.depth))
 FROM v CROSS JOIN known AS k ON k.origin = v.origin AND k.fingerprint = v.fingerprint;
 
--- name: new_urls
-WITH v (
-  id bigint, origin bigint, path text, state smallint, depth bigint, priority double precision,
-  flags bigint, referrer bigint, anchor text
-) AS ROWS
-INSERT INTO urls (id, origin, path, state, depth, priority, turn, flags, referrer, anchor)
-SELECT v.id, v.origin, v.path, v.state, v.depth, v.priority, 0, v.flags, v.referrer, v.anchor
-FROM v;
-
--- name: known_again
-WITH v (origin bigint, fingerprint bigint, id bigint, depth bigint) AS ROWS
-UPDATE known SET id = v.id, depth = v.depth FROM v
-WHERE known.origin = v.origin AND known.fingerprint = v.fingerprint;
-
 -- name: found_again
 WITH v (
   id bigint, depth bigint, priority double precision, flags bigint, referrer bigint, anchor text
 ) AS ROWS
 UPDATE urls SET
   state = 0, depth = v.depth, priority = v.priority, turn = 0, due_at = NULL,
+  {postgres: hidden = false,}
   flags = (urls.flags & 162) | v.flags, referrer = v.referrer, anchor = v.anchor
 FROM v WHERE urls.id = v.id;
 
@@ -141,7 +128,9 @@ FROM v CROSS JOIN urls AS u ON u.id = v.id CROSS JOIN origins AS o ON o.id = u.o
 
 -- name: move_urls
 WITH v (id bigint, state smallint, turn bigint, due_at double precision, flags bigint) AS ROWS
-UPDATE urls SET state = v.state, turn = v.turn, due_at = v.due_at, flags = v.flags
+UPDATE urls SET
+  state = v.state, {sqlite: turn = v.turn}{postgres: turn = least(v.turn, 2147483647)},
+  due_at = v.due_at, flags = v.flags
 FROM v WHERE urls.id = v.id;
 
 -- name: new_pages

@@ -19,8 +19,7 @@
 --   numbers that were not used are lost. `home_origins` likewise gives a slot only to origins
 --   without one; read again which slot they have.
 -- - `new_kind`, `new_verdict`, `new_body`: no row is returned; read again.
--- - `new_known` returns the ids that were inserted. Insert only their rows with `new_urls`, and look
---   up the others again with `known_ids`.
+-- - `new_urls` returns the ids that were inserted. Look up the others again with `known_ids`.
 -- - Numbers for new rows are taken in blocks by `next_urls` and so on. See `url_numbers` in
 --   schema.sql for how ids of slots, origins and URLs are made from them.
 --
@@ -43,22 +42,36 @@ SELECT json_agg(nextval('slot_numbers'))::text FROM generate_series(1, $1::bigin
 -- name: next_origins
 SELECT json_agg(nextval('origin_numbers'))::text FROM generate_series(1, $1::bigint);
 
+-- name: next_turns
+SELECT json_agg(nextval('turn_numbers'))::text FROM generate_series(1, $1::bigint);
+
 -- name: next_texts
 SELECT json_agg(nextval('text_numbers'))::text FROM generate_series(1, $1::bigint);
 
 -- ---------------------------------------------------------------- URLs
 
--- Returns the ids that were inserted, as they were given (negative ones are out of view).
--- name: new_known
+-- Returns the ids that were inserted.
+-- name: new_urls
 WITH done AS (
-  INSERT INTO known (origin, fingerprint, id, depth)
-  SELECT v.origin, v.fingerprint, v.id, v.depth
-  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
-    AS v (origin, fingerprint, id, depth)
+  INSERT INTO urls (
+    id, origin, path, state, hidden, depth, priority, turn, flags, referrer, anchor, fingerprint
+  )
+  SELECT
+    v.id, v.origin, v.path, v.state, v.state = 4, v.depth, v.priority, 0, v.flags, v.referrer,
+    v.anchor, v.fingerprint
+  FROM unnest(
+    $1::bigint[], $2::bigint[], $3::text[], $4::smallint[], $5::bigint[], $6::double precision[],
+    $7::bigint[], $8::bigint[], $9::text[], $10::bigint[]
+  ) AS v (id, origin, path, state, depth, priority, flags, referrer, anchor, fingerprint)
   ORDER BY v.origin, v.fingerprint
-  ON CONFLICT DO NOTHING RETURNING id
+  ON CONFLICT (origin, fingerprint) DO NOTHING RETURNING id
 )
 SELECT coalesce(json_agg(id), '[]')::text FROM done;
+
+-- name: hide_urls
+UPDATE urls SET hidden = true
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS v (origin, fingerprint, id)
+WHERE urls.id = v.id;
 
 -- name: next_urls
 SELECT json_agg(nextval('url_numbers'))::text FROM generate_series(1, $1::bigint);
