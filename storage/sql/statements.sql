@@ -636,7 +636,8 @@ ORDER BY s.ready_at LIMIT 1;
 -- name: unused_slot
 SELECT s.id FROM slots AS s
 WHERE s.name = $1::text AND s.lease IS NULL AND NOT EXISTS (
-  SELECT 1 FROM origins AS o JOIN known AS k ON k.origin = o.id WHERE o.slot = s.id
+  SELECT 1 FROM origins AS o
+  WHERE o.slot = s.id AND (SELECT 1 FROM known AS k WHERE k.origin = o.id LIMIT 1) = 1
 );
 
 -- name: drop_contacts
