@@ -508,3 +508,18 @@ CREATE TABLE marks (  -- what happened to the crawl: storage.history.Mark
 );
 
 CREATE INDEX marks_by_time ON marks (at);
+
+-- ---------------------------------------------------------------- rows of statements
+
+-- Rows that statements of PostgreSQL alone take. Those of the others are in storage/sql/statements.sql.
+
+CREATE TYPE url_row AS (
+  id bigint, origin bigint, path text COLLATE "C", state smallint, depth bigint,
+  priority double precision, flags bigint, referrer bigint, anchor text COLLATE "C",
+  fingerprint bigint
+);
+
+CREATE TYPE contact_row AS (
+  slot bigint, place bigint, start_at double precision, end_at double precision,
+  kind text COLLATE "C", status bigint
+);

@@ -3,8 +3,8 @@
 -- storage/sql/statements.sql as well. The isolation level is READ COMMITTED: every statement sees what was
 -- committed before it began, which many of them rely on.
 --
--- Parameters. Statements for many rows take the rows first, as one array per column, and then the
--- scalars. What one transaction writes many rows of is passed in one statement, however many there
+-- Parameters. Statements for many rows take the rows first, as one array per column, or as one array
+-- of a type that is named …_row, and then the scalars. What one transaction writes many rows of is passed in one statement, however many there
 -- are. Much is read as one JSON value, the text of an array; flags are 0 or 1 in it.
 --
 -- Locks. Whoever locks rows of several tables locks slots before origins before URLs, and the rows
@@ -59,10 +59,7 @@ WITH done AS (
   SELECT
     v.id, v.origin, v.path, v.state, v.state = 4, v.depth, v.priority, 0, v.flags, v.referrer,
     v.anchor, v.fingerprint
-  FROM unnest(
-    $1::bigint[], $2::bigint[], $3::text[], $4::smallint[], $5::bigint[], $6::double precision[],
-    $7::bigint[], $8::bigint[], $9::text[], $10::bigint[]
-  ) AS v (id, origin, path, state, depth, priority, flags, referrer, anchor, fingerprint)
+  FROM unnest($1::url_row[]) AS v
   ORDER BY v.origin, v.fingerprint
   ON CONFLICT (origin, fingerprint) DO NOTHING RETURNING id
 )
@@ -152,10 +149,7 @@ SELECT count(*) FROM (
 -- name: put_contacts
 INSERT INTO contacts (slot, place, start_at, end_at, kind, status)
 SELECT DISTINCT ON (v.slot, v.place) v.slot, v.place, v.start_at, v.end_at, v.kind, v.status
-FROM unnest(
-  $1::bigint[], $2::bigint[], $3::double precision[], $4::double precision[], $5::text[],
-  $6::bigint[]
-) WITH ORDINALITY AS v (slot, place, start_at, end_at, kind, status, n)
+FROM unnest($1::contact_row[]) WITH ORDINALITY AS v (slot, place, start_at, end_at, kind, status, n)
 ORDER BY v.slot, v.place, v.n DESC
 ON CONFLICT (slot, place) DO UPDATE SET
   start_at = excluded.start_at, end_at = excluded.end_at, kind = excluded.kind,

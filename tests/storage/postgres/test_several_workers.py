@@ -98,7 +98,7 @@ async def test_a_url_belongs_to_the_worker_that_was_first(new_worker: NewWorker)
         mine = [row(21, 4), row(22, 6), row(23, 5, state=4)]
         task = await blocked(one, two.read_many("new_urls", mine))
     assert await task == [22]
-    found = await two.read("known_ids", [0, 1, 2], [HOST] * 3, [4, 5, 6])
+    found = await two.read_many("known_ids", [(n, HOST, 4 + n) for n in range(3)])
     assert sorted(found) == [[0, -12, 0], [1, 11, 0], [2, 22, 0]]
 
 
