@@ -29,7 +29,8 @@ class Table(Struct, frozen=True):
     rows_at_once: int = 20_000  # about a second of writing
 
 
-# In this order: bodies before what refers to them.
+# In this order: bodies before what refers to them, and fingerprints before URLs, since a server
+# stores both in one row.
 TABLES: Final = (
     Table("sessions"),
     Table("slots"),
@@ -38,8 +39,8 @@ TABLES: Final = (
     Table("bodies", rows_at_once=200),  # of up to 500 KB
     Table("verdicts"),
     Table("kinds"),
-    Table("urls"),
     Table("known", ("origin", "fingerprint")),
+    Table("urls"),
     Table("queries", ("origin", "path")),
     Table("seeds"),
     Table("tries"),

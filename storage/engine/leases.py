@@ -146,6 +146,12 @@ class Leases:
         self._tick = max(self._tick + 1, int(now_s * 1e6))
         return self._tick
 
+    def retry_numbers(self, count: int, now_s: float) -> list[int]:
+        """Return ascending numbers, greater than all that were returned before."""
+        if not self._sql.shared:
+            return [self.tick(now_s) for _ in range(count)]
+        return self._sql.read(list[int], "next_turns", count) if count else []
+
     def leased(self, update: HostUpdate) -> LeasedHost | None:
         leased = self._leased.get(update.slot)
         return None if leased is None or leased.epoch != update.epoch else leased

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from msgspec import structs
@@ -29,7 +29,8 @@ DATA: Final = 128  # it has data
 _HOPS: Final = 8  # from this bit: consecutive redirects that led to it
 _REQUISITE_DEPTH: Final = 16  # from this bit: consecutive requisites that led to it
 _QUEUED: Final = int(UrlState.QUEUED)
-_PRIORITY_MAX: Final = 1e300
+_PRIORITY_MAX: Final = 1e300  # infinity could be stored, and not be read again
+_INTEGER_MAX: Final = 2**31 - 1  # of depths and flags: 4 bytes on a server
 _ROWS_AT_ONCE: Final = 1_024  # a page may have 50,000 links, which take more memory as rows
 
 
@@ -45,13 +46,44 @@ class _NewUrl(NamedTuple):
 
     place: _Place
     key: int
-    again: bool
 
-    def known(self) -> Values:
-        _, link, _, origin, digest = self.place
+
+def _url_rows(urls: Sequence[_NewUrl]) -> list[Values]:
+    """The rows of `urls`. Raises ValueError for what could not be read again, or not be stored by
+    every engine. One loop, because there is a row for each new link."""
+    rows: list[Values] = []
+    for (url, link, page, origin, _), key in urls:
+        path = url[url.index("/", 8) :]
         if link is None:
-            return origin.id, digest, -self.key, 0
-        return origin.id, digest, self.key, link.depth
+            rows.append((key, origin.id, path, OUT, 0, 0.0, 0, page, None))
+            continue
+        flags = (
+            (SEED if link.seed else 0)
+            | (REQUISITE if link.requisite else 0)
+            | (SITEMAP if link.sitemap else 0)
+            | (LISTED if link.listing is not None else 0)
+            | (DATA if link.data is not None else 0)
+            | (link.hops << _HOPS)
+            | (link.requisite_depth << _REQUISITE_DEPTH)
+        )
+        if not -_PRIORITY_MAX < link.priority < _PRIORITY_MAX:
+            raise ValueError("no priority")
+        if flags > _INTEGER_MAX:
+            raise ValueError("too many requisites or redirects led to it")
+        rows.append(
+            (
+                key, origin.id, path, _QUEUED, link.depth, link.priority, flags, page, link.anchor,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _known_rows(urls: Sequence[_NewUrl]) -> list[Values]:
+    """The rows of `known`, where it is a table."""
+    return [
+        (origin.id, digest, -key, 0) if link is None else (origin.id, digest, key, link.depth)
+        for (_, link, _, origin, digest), key in urls
+    ]
 
 
 def hops_of(flags: int) -> int:
@@ -159,9 +191,9 @@ class LinkTable:
         """Take URLs out of view; a later link to one queues it again."""
         origins = self._names.find_origins(dict.fromkeys(_origin(url) for _, url in urls))
         rows: list[Values] = [
-            (origins[_origin(url)].id, self._fingerprint(url), -key, 0) for key, url in urls
+            (origins[_origin(url)].id, self._fingerprint(url), key) for key, url in urls
         ]
-        self._sql.many("known_again", rows)
+        self._sql.many("hide_urls", rows)
         self.forgot = True
         for _, url in urls:
             self._recent.discard(url)
@@ -196,6 +228,8 @@ class LinkTable:
         for n, place in enumerate(places):
             key, depth = known.get(n, (0, 0))
             url, link, *_ = place
+            if link is not None and not -_INTEGER_MAX <= link.depth <= _INTEGER_MAX:
+                raise ValueError("no depth")
             ids[url] = abs(key)
             if key > 0:
                 recent[url] = depth
@@ -225,7 +259,8 @@ class LinkTable:
                 known.append((origin.id, digest, key, link.depth))
         self._recent.add({link.url: link.depth for _, link, key in nearer if key in queued})
         self._sql.many("lower_depths", urls)
-        self._sql.many("known_again", known)
+        if not self._sql.shared:
+            self._sql.many("known_again", known)
 
     def _within_limit(
         self,
@@ -264,87 +299,66 @@ class LinkTable:
     def _insert(
         self, unknown: Sequence[tuple[_Place, int]], tally: CounterChanges
     ) -> dict[str, int]:
+        new: list[_NewUrl] = []
+        again: list[_NewUrl] = []
+        for place, key in unknown:
+            if key:
+                again.append(_NewUrl(place, key))
+            else:
+                new.append(_NewUrl(place, self._sql.ids.url(place[3].id)))
+        others: dict[str, int] = {}
+        if self._sql.shared:
+            new, again, others = self._insert_first(new, again)
+        else:
+            self._sql.many("new_urls", _url_rows(new))
+            self._sql.many("new_known", _known_rows(new))
+            self._sql.many("known_again", _known_rows(again))
+        if again:
+            self._sql.many("drop_tries", [(key,) for _, key in again])  # why they were left out
+            self._sql.many("found_again", [(row[0], *row[4:]) for row in _url_rows(again)])
         ids: dict[str, int] = {}
-        urls: list[Values] = []
-        known: list[Values] = []
-        again: list[Values] = []
-        known_again: list[Values] = []
         data: list[Values] = []
         depths: dict[str, int] = {}
         queued: dict[OriginRow, int] = {}
-        rows = [
-            _NewUrl(place, out_id or self._sql.ids.url(place[3].id), again=bool(out_id))
-            for place, out_id in unknown
-        ]
-        if self._sql.shared:
-            rows, ids = self._reserve(rows)
-        for (url, link, page, origin, digest), key, out in rows:
+        for (url, link, _, origin, _), key in chain(new, again):
             ids[url] = key
-            path = url[url.index("/", 8) :]
             if link is None:
-                urls.append((key, origin.id, path, OUT, 0, 0.0, 0, page, None))
-                known.append((origin.id, digest, -key, 0))
                 continue
-            flags = (
-                (SEED if link.seed else 0)
-                | (REQUISITE if link.requisite else 0)
-                | (SITEMAP if link.sitemap else 0)
-                | (LISTED if link.listing is not None else 0)
-                | (DATA if link.data is not None else 0)
-                | (link.hops << _HOPS)
-                | (link.requisite_depth << _REQUISITE_DEPTH)
-            )
-            depth = depths[url] = link.depth
-            if not -_PRIORITY_MAX < link.priority < _PRIORITY_MAX:
-                raise ValueError("no priority")  # infinity could be stored, and not be read again
-            if out:
-                again.append((key, depth, link.priority, flags, page, link.anchor))
-                known_again.append((origin.id, digest, key, depth))
-            else:
-                urls.append(
-                    (
-                        key, origin.id, path, _QUEUED, depth, link.priority, flags, page,
-                        link.anchor,
-                    )
-                )  # fmt: skip
-                known.append((origin.id, digest, key, depth))
+            depths[url] = link.depth
             queued[origin] = queued.get(origin, 0) + 1
             if link.data is not None:
                 data.append((key, link.data))
         for origin, count in queued.items():
             tally.queued(origin.id, origin.slot or 0, origin.slot_name or "", count)
         self._recent.add(depths)
-        self._sql.many("new_urls", urls)
-        if not self._sql.shared:  # else they were reserved
-            self._sql.many("new_known", known)
-        self._sql.many("drop_tries", [(row[0],) for row in again])  # they held why it was left out
-        self._sql.many("found_again", again)
-        self._sql.many("known_again", known_again)
         self._sql.many("put_data", data)
-        return ids
+        return ids | others
 
-    def _reserve(self, rows: Sequence[_NewUrl]) -> tuple[list[_NewUrl], dict[str, int]]:
-        """Insert the fingerprints of new URLs. Return the rows that are this session's to insert
-        or queue, and the ids of those that other sessions were faster with."""
-        new = [row for row in rows if not row.again]
-        inserted = self._sql.read_many(list[int], "new_known", [row.known() for row in new])
-        won = {abs(key) for key in inserted}  # negative: only a redirect leads there
+    def _insert_first(
+        self, new: Sequence[_NewUrl], again: Sequence[_NewUrl]
+    ) -> tuple[list[_NewUrl], list[_NewUrl], dict[str, int]]:
+        """Insert new URLs where other sessions may be faster. Return those that were inserted,
+        those that are this session's to queue again, and the ids of the others."""
+        rows: list[Values] = [
+            (*row, place[4]) for row, (place, _) in zip(_url_rows(new), new, strict=True)
+        ]
+        won = {*self._sql.read_many(list[int], "new_urls", rows)}
         mine = [row for row in new if row.key in won]
+        out = [*again]
         others: dict[str, int] = {}
-        again = [row for row in rows if row.again]
-        found = self._stored([row for row in new if row.key not in won])
-        for row, key in found:
-            if key < 0 and row.place[1] is not None:
-                again.append(_NewUrl(row.place, -key, again=True))
+        for row, key in self._stored([row for row in new if row.key not in won]):
+            if key < 0 and row.place[1] is not None:  # negative: only a redirect leads there
+                out.append(_NewUrl(row.place, -key))
             else:
                 others[row.place[0]] = abs(key)
-        self._sql.many("lock_urls", sorted((row.key,) for row in again))
-        for row, key in self._stored(again):
+        self._sql.many("lock_urls", sorted((row.key,) for row in out))
+        queue: list[_NewUrl] = []
+        for row, key in self._stored(out):
             if key < 0:
-                mine.append(row)
+                queue.append(row)
             else:
                 others[row.place[0]] = key
-        return mine, others
+        return mine, queue, others
 
     def _stored(self, rows: Sequence[_NewUrl]) -> list[tuple[_NewUrl, int]]:
         """The rows whose fingerprint is stored, with the id there."""

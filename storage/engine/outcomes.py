@@ -61,6 +61,8 @@ class Outcomes:
         redirects: dict[int, int] = {}  # pages, and the URLs they lead to
         dropped: list[int] = []
         ungoverned: list[int] = []  # their origins
+        retries = sum(isinstance(outcome, Retry) for outcome in outcomes)
+        turns = iter(self.leases.retry_numbers(retries, at.now_s))
         for outcome in outcomes:
             row = rows.get(outcome.id)
             if row is None:
@@ -97,8 +99,7 @@ class Outcomes:
                 case Failed():
                     changes.failed(row, outcome, texts)
                 case Retry():
-                    turn = self.leases.tick(at.now_s)
-                    changes.retry(row, outcome, texts, turn=turn, now_s=at.now_s)
+                    changes.retry(row, outcome, texts, turn=next(turns), now_s=at.now_s)
                 case Dropped(reason=reason):
                     changes.dropped(row, texts, reason)
                     dropped.append(row.id)

@@ -14,7 +14,7 @@ from storage.postgres.lineage import Lineage, SessionState, place_of, register
 from storage.postgres.schema import check_version, create_or_check
 from storage.postgres.server_connection import ServerConnection, UnderWay
 from storage.postgres.server_time import ServerTime
-from storage.postgres.statements import SCRIPTS, SequenceIds, statements
+from storage.postgres.statements import SCRIPTS, SequenceIds, learn_types, statements
 from storage.timekeeper import StoreTime
 
 SETTINGS: Final = SCRIPTS / "settings.sql"
@@ -39,6 +39,7 @@ class PostgresConnection:
         """Create the schema in an empty database; find out whether another one is the one that this
         worker knows."""
         await create_or_check(db, self._location)
+        await learn_types(db)  # by the driver's queries, which these settings would make slow
         await db.execute(SETTINGS.read_text(encoding="utf-8"))
         if self._time.ticks is not None:
             self._time.ticks.forget()

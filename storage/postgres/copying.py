@@ -30,6 +30,10 @@ _SEQUENCES: Final = {
     "texts": ("text_numbers", 0),
 }
 _IDENTITIES: Final = ("bodies", "verdicts", "kinds")
+# `known` is a view of columns of urls. In a copy it is a table, until the URLs are copied.
+_KNOWN: Final = "copied_known"
+_OF_KNOWN: Final = ("fingerprint", "hidden")
+_TURN_MAX: Final = 2**31 - 1
 
 
 @contextlib.asynccontextmanager
@@ -95,7 +99,7 @@ class _End:
             " ORDER BY ordinal_position",
             table,
         )
-        return [name for (name,) in rows]
+        return [name for (name,) in rows if table != "urls" or name not in _OF_KNOWN]
 
 
 class PostgresSource:
@@ -177,7 +181,7 @@ class PostgresTarget:
     async def last_key(self, table: Table) -> Values | None:
         order = ", ".join(f"{name} DESC" for name in table.key)
         rows = await self._fetch(
-            f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1"  # noqa: S608
+            f"SELECT {', '.join(table.key)} FROM {_name(table)} ORDER BY {order} LIMIT 1"  # noqa: S608
         )
         return tuple(rows[0]) if rows else None
 
@@ -192,25 +196,52 @@ async def _begin(state: CrawlState, db: asyncpg.Connection[Any]) -> None:
     async with db.transaction():
         await db.execute("UPDATE secret SET bytes = $1", state.secret)
         await db.execute("UPDATE crawl SET application = $1, session = $2", COPY, state.writer)
+        # Unlogged: if the server crashes, it is empty, and copied again.
+        await db.execute(
+            f"CREATE UNLOGGED TABLE IF NOT EXISTS {_KNOWN}"
+            " (origin bigint, fingerprint bigint, id bigint, depth bigint)"
+        )
 
 
 async def _write(
     table: Table, columns: Sequence[str], rows: Sequence[Values], db: asyncpg.Connection[Any]
 ) -> None:
+    if table.name == "urls":
+        rows = [_with_short_number(row, columns.index("turn")) for row in rows]
+        rows = await _with_fingerprints(rows, columns.index("id"), db)
+        columns = [*columns, *_OF_KNOWN]
     try:
-        await db.copy_records_to_table(table.name, records=rows, columns=columns)
+        await db.copy_records_to_table(_name(table), records=rows, columns=columns)
     except asyncpg.CharacterNotInRepertoireError:  # a NUL, which SQLite can hold
         rows = [_without_nul(row) for row in rows]
-        await db.copy_records_to_table(table.name, records=rows, columns=columns)
+        await db.copy_records_to_table(_name(table), records=rows, columns=columns)
+
+
+def _name(table: Table) -> str:
+    return _KNOWN if table.name == "known" else table.name
+
+
+async def _with_fingerprints(
+    rows: Sequence[Values], place: int, db: asyncpg.Connection[Any]
+) -> Sequence[Values]:
+    """Append the fingerprint of each URL, None in a damaged source, and whether it is hidden."""
+    await db.execute(f"CREATE INDEX IF NOT EXISTS {_KNOWN}_by_id ON {_KNOWN} (abs(id))")
+    found = await db.fetch(
+        f"SELECT abs(id), fingerprint, id < 0 FROM {_KNOWN} WHERE abs(id) = ANY ($1)",  # noqa: S608
+        [row[place] for row in rows],
+    )
+    known = {key: (fingerprint, hidden) for key, fingerprint, hidden in found}
+    return [(*row, *known.get(row[place], (None, False))) for row in rows]
 
 
 async def _finish(state: CrawlState, db: asyncpg.Connection[Any]) -> None:
     async with db.transaction():
         await _write_state(state, db)
-    await db.execute(f"ANALYZE {', '.join(one.name for one in TABLES)}")
+    await db.execute(f"ANALYZE {', '.join(one.name for one in TABLES if one.name != 'known')}")
 
 
 async def _write_state(state: CrawlState, db: asyncpg.Connection[Any]) -> None:
+    await db.execute(f"DROP TABLE {_KNOWN}")
     server_s = await db.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
     shift_s = state.now_s - server_s
     await db.execute(
@@ -241,11 +272,20 @@ async def _write_state(state: CrawlState, db: asyncpg.Connection[Any]) -> None:
         await db.execute(
             f"SELECT setval('{sequence}', coalesce(max(id) >> {bits}, 0) + 1) FROM {table}"  # noqa: S608
         )
+    await db.execute("SELECT setval('turn_numbers', coalesce(max(turn), 0) + 1) FROM urls")
     for table in _IDENTITIES:
         await db.execute(
             f"SELECT setval(pg_get_serial_sequence('{table}', 'id'),"  # noqa: S608
             f" coalesce(max(id), 0) + 1) FROM {table}"
         )
+
+
+def _with_short_number(row: Values, place: int) -> Values:
+    """Shorten the turn of a URL of a file, microseconds of the store's time, to seconds."""
+    turn: Any = row[place]
+    if turn <= _TURN_MAX:
+        return row
+    return (*row[:place], min(turn // 1_000_000, _TURN_MAX), *row[place + 1 :])
 
 
 def _without_nul(row: Values) -> tuple[Any, ...]:

@@ -39,17 +39,20 @@ def words(source: str) -> str:
 
 
 def statement(sql: str) -> str:
-    """Implement `Dialect.statement`, with one array for each column of the rows."""
+    """Implement `Dialect.statement`, with one array of rows, or one for each of their columns."""
     rows = rows_of(sql)
     if rows is None:
         return sql
-    count = len(rows.names)
-    arrays = ", ".join(f"${n + 1}::{kind}[]" for n, kind in enumerate(rows.types))
-    v = f"FROM unnest({arrays}) AS v ({', '.join(rows.names)})"
+    if rows.of is not None:
+        count, v = 1, f"FROM unnest($1::{rows.of}[]) AS v"
+    else:
+        count = len(rows.names)
+        arrays = ", ".join(f"${n + 1}::{kind}[]" for n, kind in enumerate(rows.types))
+        v = f"FROM unnest({arrays}) AS v ({', '.join(rows.names)})"
     body = PARAMETER.sub(lambda found: f"${int(found[1]) + count}::{found[2]}", rows.body)
     if found := _UPDATE.fullmatch(body):
         return _with_locks(v, table=found[1], changes=found[2], where=found[3])
-    if count == 1 and (found := _DELETE.fullmatch(body)):
+    if len(rows.names) == 1 and (found := _DELETE.fullmatch(body)):
         return f"{found[1]} = ANY ($1::{rows.types[0]}[])"
     body = _UPSERT.sub(lambda found: f"{v} ORDER BY {_of_rows(found[1])}", body)
     return re.sub(r"FROM v\b", v, body)

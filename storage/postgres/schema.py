@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from storage import sql_source
 from storage.location import ServerLocation
 from storage.postgres import dialect, errors
 from storage.postgres.server_connection import connect
@@ -31,7 +32,19 @@ _LOCK: Final = (
 
 def new_schema() -> str:
     """Return the script that makes a new database."""
-    return read_script(SCRIPTS / "schema.sql") + shared_script("views", dialect)
+    return "\n".join((
+        read_script(SCRIPTS / "schema.sql"), shared_script("views", dialect), *row_types()
+    ))  # fmt: skip
+
+
+def row_types() -> list[str]:
+    """Return what makes the types of rows that shared statements take."""
+    made = []
+    for name, rows in sql_source.row_types("statements", dialect).items():
+        kinds = ['text COLLATE "C"' if kind == "text" else kind for kind in rows.types]
+        columns = ", ".join(map(" ".join, zip(rows.names, kinds, strict=True)))
+        made.append(f"CREATE TYPE {name} AS ({columns});")
+    return made
 
 
 @cache

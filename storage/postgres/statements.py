@@ -1,13 +1,14 @@
 """The named SQL statements of a PostgreSQL connection, for code that does not wait.
 
-A statement for many rows takes one array per column. Much is returned as one JSON value, as by the
-statements of SQLite: it is decoded faster than rows are.
+A statement for many rows takes one array per column, or one of rows. Much is returned as one JSON
+value, as by the statements of SQLite: it is decoded faster than rows are.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import zlib
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import cache
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 SCRIPTS: Final = Path(__file__).parent / "sql"
 SHARDS: Final = 256
+_ROW_TYPE: Final = re.compile(r"unnest\(\$1::(\w+_row)\[\]\)")
 _NUMBERS_AT_ONCE: Final = 512  # of a sequence
 # Foreign keys are violated only where another session deletes a robots.txt body that this one is
 # about to refer to.
@@ -44,6 +46,25 @@ _Sequence = Literal["slot", "origin", "url", "text"]
 def statements(file: str = "statements") -> dict[str, str]:
     """The statements of `FILE.sql` by name."""
     return statements_of(file, dialect)
+
+
+@cache
+def _row_type(name: str) -> str | None:
+    """Return the type of the rows of a statement that takes them as one array."""
+    found = _ROW_TYPE.search(statements()[name])
+    return None if found is None else found[1]
+
+
+async def learn_types(db: asyncpg.Connection[Any]) -> None:
+    """Have the driver look up all types of rows at once, and not one by one when they are used."""
+    types = {_row_type(name) for name in statements()} - {None}
+    names = ", ".join(f"${n}::{name}[]" for n, name in enumerate(types, start=1))
+    await db.prepare(f"SELECT {names}")
+
+
+def arguments(name: str, rows: Sequence[Sequence[object]]) -> Iterable[Sequence[object]]:
+    """Return rows as a statement takes them."""
+    return map(list, zip(*rows, strict=True)) if _row_type(name) is None else [rows]
 
 
 @cache
@@ -179,23 +200,22 @@ class PostgresStatements:
 
     def many(self, name: str, rows: Sequence[Values], *values: Value) -> None:
         if rows:
-            columns = map(list, zip(*rows, strict=True))
-            self.wait(self.opened.fetch(statements()[name], *columns, *values))
+            self.wait(self.opened.fetch(statements()[name], *arguments(name, rows), *values))
 
     def read_many(
         self, shape: type[list[T]], name: str, rows: Sequence[Values], *values: Value
     ) -> list[T]:
         if not rows:
             return []
-        columns = map(list, zip(*rows, strict=True))
-        text = self.wait(self.opened.fetchval(statements()[name], *columns, *values))
+        given = arguments(name, rows)
+        text = self.wait(self.opened.fetchval(statements()[name], *given, *values))
         return _decoder(shape).decode(text)
 
     def rows_many(self, name: str, rows: Sequence[Values], *values: Value) -> Iterable[Values]:
         if not rows:
             return []
-        columns = map(list, zip(*rows, strict=True))
-        return map(tuple, self.wait(self.opened.fetch(statements()[name], *columns, *values)))
+        given = arguments(name, rows)
+        return map(tuple, self.wait(self.opened.fetch(statements()[name], *given, *values)))
 
     def select(self, sql: str, values: Mapping[str, Parameter]) -> Sequence[Values]:
         text, arguments = with_numbers(sql, values)

@@ -51,23 +51,9 @@ VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bigint)
 SELECT bytes FROM secret;
 
 -- name: known_ids
-WITH v (n bigint, origin bigint, fingerprint bigint) AS ROWS
+WITH v (n bigint, origin bigint, fingerprint bigint) AS ROWS OF place_row
 SELECT json_rows(json_array(v.n, k.id, k.depth))
 FROM v CROSS JOIN known AS k ON k.origin = v.origin AND k.fingerprint = v.fingerprint;
-
--- name: new_urls
-WITH v (
-  id bigint, origin bigint, path text, state smallint, depth bigint, priority double precision,
-  flags bigint, referrer bigint, anchor text
-) AS ROWS
-INSERT INTO urls (id, origin, path, state, depth, priority, turn, flags, referrer, anchor)
-SELECT v.id, v.origin, v.path, v.state, v.depth, v.priority, 0, v.flags, v.referrer, v.anchor
-FROM v;
-
--- name: known_again
-WITH v (origin bigint, fingerprint bigint, id bigint, depth bigint) AS ROWS
-UPDATE known SET id = v.id, depth = v.depth FROM v
-WHERE known.origin = v.origin AND known.fingerprint = v.fingerprint;
 
 -- name: found_again
 WITH v (
@@ -75,6 +61,7 @@ WITH v (
 ) AS ROWS
 UPDATE urls SET
   state = 0, depth = v.depth, priority = v.priority, turn = 0, due_at = NULL,
+  {postgres: hidden = false,}
   flags = (urls.flags & 162) | v.flags, referrer = v.referrer, anchor = v.anchor
 FROM v WHERE urls.id = v.id;
 
@@ -140,20 +127,22 @@ SELECT json_rows(json_array(u.id, o.name || u.path))
 FROM v CROSS JOIN urls AS u ON u.id = v.id CROSS JOIN origins AS o ON o.id = u.origin;
 
 -- name: move_urls
-WITH v (id bigint, state smallint, turn bigint, due_at double precision, flags bigint) AS ROWS
-UPDATE urls SET state = v.state, turn = v.turn, due_at = v.due_at, flags = v.flags
+WITH v (id bigint, state smallint, turn bigint, due_at double precision, flags bigint) AS ROWS OF move_row
+UPDATE urls SET
+  state = v.state, {sqlite: turn = v.turn}{postgres: turn = least(v.turn, 2147483647)},
+  due_at = v.due_at, flags = v.flags
 FROM v WHERE urls.id = v.id;
 
 -- name: new_pages
 WITH v (
   id bigint, kind bigint, fetched_ms bigint, body_bytes bigint, elapsed_us bigint, title text,
   canonical bigint, body_hash bigint
-) AS ROWS
+) AS ROWS OF page_row
 INSERT INTO pages (id, kind, fetched_ms, body_bytes, elapsed_us, title, canonical, body_hash)
 SELECT v.* FROM v;
 
 -- name: new_edges
-WITH v (source bigint, target bigint, anchor text, rel smallint) AS ROWS
+WITH v (source bigint, target bigint, anchor text, rel smallint) AS ROWS OF edge_row
 INSERT INTO edges (source, target, anchor, rel) SELECT v.* FROM v ON CONFLICT DO NOTHING;
 
 -- name: drop_edges
@@ -433,7 +422,7 @@ VALUES ($1::text, $2::text, $3::text, $4::text, $5::bigint, $6::bigint)
 WITH v (
   id bigint, queued bigint, visited bigint, blocked bigint, failed bigint, body_bytes bigint,
   judged bigint, ungoverned bigint
-) AS ROWS
+) AS ROWS OF origin_count_row
 UPDATE origins SET
   queued = origins.queued + v.queued, visited = origins.visited + v.visited,
   blocked = origins.blocked + v.blocked, failed = origins.failed + v.failed,
@@ -444,7 +433,7 @@ FROM v WHERE origins.id = v.id;
 -- name: count_slots
 WITH v (
   id bigint, queued bigint, visited bigint, blocked bigint, failed bigint, body_bytes bigint
-) AS ROWS
+) AS ROWS OF slot_count_row
 UPDATE slots SET
   queued = slots.queued + v.queued, visited = slots.visited + v.visited,
   blocked = slots.blocked + v.blocked, failed = slots.failed + v.failed,
@@ -471,7 +460,7 @@ WITH v (
   smallest_rest_s double precision, peak_concurrency bigint, breaches bigint, unproven bigint,
   address text, address_delay_s double precision,
   queued bigint, visited bigint, blocked bigint, failed bigint, body_bytes bigint
-) AS ROWS
+) AS ROWS OF clock_row
 UPDATE slots SET
   next_at = v.next_at, backoff_until = v.backoff_until, ring = v.ring,
   ended_at = coalesce(v.ended_at, slots.ended_at),
@@ -647,7 +636,8 @@ ORDER BY s.ready_at LIMIT 1;
 -- name: unused_slot
 SELECT s.id FROM slots AS s
 WHERE s.name = $1::text AND s.lease IS NULL AND NOT EXISTS (
-  SELECT 1 FROM origins AS o JOIN known AS k ON k.origin = o.id WHERE o.slot = s.id
+  SELECT 1 FROM origins AS o
+  WHERE o.slot = s.id AND (SELECT 1 FROM known AS k WHERE k.origin = o.id LIMIT 1) = 1
 );
 
 -- name: drop_contacts

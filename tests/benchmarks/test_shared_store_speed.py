@@ -114,14 +114,11 @@ INSERT INTO slots (id, name, queued, ready_at, next_at)
   FROM generate_series(1, {hosts}) AS n;
 INSERT INTO origins (id, slot, name, hostname, queued)
   SELECT id, id, 'https://' || name, name, {each} FROM slots;
-INSERT INTO urls (id, origin, depth, priority, turn, flags, state, path)
-  SELECT n::bigint * 256 + o.id % 256, o.id, 3, 0.0, 0, 0, 0,
+INSERT INTO urls (id, origin, fingerprint, depth, priority, turn, flags, state, hidden, path)
+  SELECT n::bigint * 256 + o.id % 256, o.id, hashtextextended(n::text, 0), 3, 0.0, 0, 0, 0, false,
     '/articles/' || n % 37 || '/a-title-of-some-' || n || '-words-and-a-few-more.html'
   FROM generate_series(1, {urls}) AS n JOIN origins AS o ON o.id = (n % {hosts} + 1)::bigint * 256
     + (n % {hosts} + 1) % 256;
-INSERT INTO known (origin, fingerprint, id, depth)
-  SELECT origin, hashtextextended(id::text, 0), id, depth FROM urls
-  ORDER BY origin, hashtextextended(id::text, 0);
 INSERT INTO totals SELECT 0, {urls}, 0, 0, 0, {hosts}, 0;
 UPDATE slots SET paused = 1;
 SELECT setval('url_numbers', {urls} + 1), setval('slot_numbers', {hosts} + 1),

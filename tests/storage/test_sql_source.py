@@ -59,6 +59,21 @@ SOURCES = {
             " UPDATE t SET at = least(t.at, $2::bigint) FROM v WHERE t.id = v.id"
         ),
     ),
+    "rows of a type": (
+        (
+            "WITH v (id bigint, at double precision) AS ROWS OF some_row"
+            " UPDATE t SET at = v.at, by = $1::text FROM v WHERE t.id = v.id"
+        ),
+        (
+            "WITH v(id, at) AS (VALUES (?, ?))"
+            " UPDATE t SET at = v.at, by = ? FROM v WHERE t.id = v.id"
+        ),
+        (
+            "WITH v AS ( SELECT v.* FROM unnest($1::some_row[]) AS v JOIN t ON t.id = v.id"
+            " ORDER BY t.id FOR NO KEY UPDATE OF t )"
+            " UPDATE t SET at = v.at, by = $2::text FROM v WHERE t.id = v.id"
+        ),
+    ),
     "rows that are deleted": (
         "WITH v (id bigint) AS ROWS DELETE FROM t WHERE of IN (SELECT v.id FROM v)",
         "WITH v(id) AS (VALUES (?)) DELETE FROM t WHERE of IN (SELECT v.id FROM v)",

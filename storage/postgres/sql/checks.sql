@@ -1,4 +1,5 @@
--- Checks of PostgreSQL alone; see storage/sql/checks.sql.
+-- Checks of PostgreSQL alone, and those of fingerprints, which are in the table of URLs; see
+-- storage/sql/checks.sql.
 
 -- name: totals
 SELECT count(*), 'sums of the sessions are not those of the hosts'
@@ -19,3 +20,13 @@ LATERAL (
     (t.body_bytes, s.body_bytes), (t.hosts, s.hosts)
 ) AS v (kept, counted)
 WHERE coalesce(v.kept, 0) <> coalesce(v.counted, 0);
+
+-- name: fingerprints_wrong
+SELECT count(*), 'fingerprints lead to the wrong URL'
+FROM urls AS u
+LEFT JOIN readings AS g ON g.id = u.id
+WHERE u.fingerprint IS NOT NULL AND CASE WHEN u.hidden THEN u.state <> 4
+  ELSE u.state = 4 AND (g.id IS NULL OR u.flags & 16 = 0) END;
+
+-- name: urls_without_fingerprint
+SELECT count(*), 'URLs cannot be found by their fingerprint' FROM urls WHERE fingerprint IS NULL;

@@ -1,7 +1,8 @@
 -- The schema of a new database, in the first schema of the search path. It has the tables
 -- of storage/sqlite/sql/schema.sql, and the views of storage/sql/views.sql; what differs is explained where it differs. In general:
 --
--- - Integers that come from outside are bigint, so that both engines refuse the same values.
+-- - Integers that come from outside are bigint, so that both engines refuse the same values; for
+--   the smaller ones of urls, the largest table, the writer refuses others.
 --   Columns are in order of their size, which saves the padding between them.
 -- - All text has the collation "C": names sort by their bytes, as in SQLite, whatever the locale of
 --   the server, and texts of different columns can be compared. An index entry has at most 2,704
@@ -110,6 +111,9 @@ CREATE SEQUENCE slot_numbers;
 CREATE SEQUENCE origin_numbers;
 CREATE SEQUENCE url_numbers;
 CREATE SEQUENCE text_numbers;
+
+-- Numbers of retries. After 2^31 of them, they are alike, and URLs are retried in order of depth.
+CREATE SEQUENCE turn_numbers;
 
 -- Counts the commits that store clocks of hosts. Whoever has seen a number knows that what was stored
 -- with it, or with a smaller one, happened before: without a clock.
@@ -223,13 +227,15 @@ CREATE TABLE contacts (  -- the newest of every host
 CREATE TABLE urls (
   id bigint PRIMARY KEY,
   origin bigint NOT NULL,
-  depth bigint NOT NULL,
+  fingerprint bigint,                   -- 64 bits, see the module link_table; NULL: of a damaged copy
   priority double precision NOT NULL,
-  turn bigint NOT NULL,                 -- 0 until it is retried, then grows with every retry
   due_at double precision,              -- while it waits for its retry
   referrer bigint,                      -- id of the first page that linked to it
-  flags bigint NOT NULL,                -- bits: see the module link_table
+  depth integer NOT NULL,
+  turn integer NOT NULL,                -- 0 until it is retried, then grows with every retry
+  flags integer NOT NULL,               -- bits: see the module link_table
   state smallint NOT NULL CHECK (state BETWEEN 0 AND 4),  -- storage.store.UrlState; 4: in no view
+  hidden boolean NOT NULL,              -- left out, or known only as a target: its state is 4
   path text COLLATE "C" NOT NULL,       -- path and query
   anchor text COLLATE "C"
 ) WITH (
@@ -237,19 +243,19 @@ CREATE TABLE urls (
   autovacuum_analyze_scale_factor = 0.05
 );
 
+CREATE UNIQUE INDEX urls_known ON urls (origin, fingerprint);
+
 CREATE INDEX urls_queue ON urls (origin, priority DESC, turn, depth, id)
   WHERE state = 0 AND due_at IS NULL;
 
 CREATE INDEX urls_waiting ON urls (origin, due_at)
   WHERE state = 0 AND due_at IS NOT NULL;
 
-CREATE TABLE known (  -- finds a URL without reading it
-  origin bigint NOT NULL,
-  fingerprint bigint NOT NULL,          -- 64 bits, see the module link_table
-  id bigint NOT NULL,                   -- of the row in urls; negative while its state is 4
-  depth bigint NOT NULL,                -- never less than in urls: what is deeper changes nothing
-  PRIMARY KEY (origin, fingerprint)
-);
+-- A table in SQLite, which finds the row of a key there as fast as an index does. Here it would
+-- repeat each key, in the table and in its index.
+CREATE VIEW known AS
+SELECT origin, fingerprint, CASE WHEN hidden THEN -id ELSE id END AS id, depth FROM urls
+WHERE fingerprint IS NOT NULL;
 
 CREATE TABLE queries (  -- URLs with a query, counted by path
   origin bigint NOT NULL,
@@ -502,3 +508,18 @@ CREATE TABLE marks (  -- what happened to the crawl: storage.history.Mark
 );
 
 CREATE INDEX marks_by_time ON marks (at);
+
+-- ---------------------------------------------------------------- rows of statements
+
+-- Rows that statements of PostgreSQL alone take. Those of the others are in storage/sql/statements.sql.
+
+CREATE TYPE url_row AS (
+  id bigint, origin bigint, path text COLLATE "C", state smallint, depth bigint,
+  priority double precision, flags bigint, referrer bigint, anchor text COLLATE "C",
+  fingerprint bigint
+);
+
+CREATE TYPE contact_row AS (
+  slot bigint, place bigint, start_at double precision, end_at double precision,
+  kind text COLLATE "C", status bigint
+);

@@ -3,8 +3,8 @@
 -- storage/sql/statements.sql as well. The isolation level is READ COMMITTED: every statement sees what was
 -- committed before it began, which many of them rely on.
 --
--- Parameters. Statements for many rows take the rows first, as one array per column, and then the
--- scalars. What one transaction writes many rows of is passed in one statement, however many there
+-- Parameters. Statements for many rows take the rows first, as one array per column, or as one array
+-- of a type that is named …_row, and then the scalars. What one transaction writes many rows of is passed in one statement, however many there
 -- are. Much is read as one JSON value, the text of an array; flags are 0 or 1 in it.
 --
 -- Locks. Whoever locks rows of several tables locks slots before origins before URLs, and the rows
@@ -19,8 +19,7 @@
 --   numbers that were not used are lost. `home_origins` likewise gives a slot only to origins
 --   without one; read again which slot they have.
 -- - `new_kind`, `new_verdict`, `new_body`: no row is returned; read again.
--- - `new_known` returns the ids that were inserted. Insert only their rows with `new_urls`, and look
---   up the others again with `known_ids`.
+-- - `new_urls` returns the ids that were inserted. Look up the others again with `known_ids`.
 -- - Numbers for new rows are taken in blocks by `next_urls` and so on. See `url_numbers` in
 --   schema.sql for how ids of slots, origins and URLs are made from them.
 --
@@ -43,22 +42,33 @@ SELECT json_agg(nextval('slot_numbers'))::text FROM generate_series(1, $1::bigin
 -- name: next_origins
 SELECT json_agg(nextval('origin_numbers'))::text FROM generate_series(1, $1::bigint);
 
+-- name: next_turns
+SELECT json_agg(nextval('turn_numbers'))::text FROM generate_series(1, $1::bigint);
+
 -- name: next_texts
 SELECT json_agg(nextval('text_numbers'))::text FROM generate_series(1, $1::bigint);
 
 -- ---------------------------------------------------------------- URLs
 
--- Returns the ids that were inserted, as they were given (negative ones are out of view).
--- name: new_known
+-- Returns the ids that were inserted.
+-- name: new_urls
 WITH done AS (
-  INSERT INTO known (origin, fingerprint, id, depth)
-  SELECT v.origin, v.fingerprint, v.id, v.depth
-  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
-    AS v (origin, fingerprint, id, depth)
+  INSERT INTO urls (
+    id, origin, path, state, hidden, depth, priority, turn, flags, referrer, anchor, fingerprint
+  )
+  SELECT
+    v.id, v.origin, v.path, v.state, v.state = 4, v.depth, v.priority, 0, v.flags, v.referrer,
+    v.anchor, v.fingerprint
+  FROM unnest($1::url_row[]) AS v
   ORDER BY v.origin, v.fingerprint
-  ON CONFLICT DO NOTHING RETURNING id
+  ON CONFLICT (origin, fingerprint) DO NOTHING RETURNING id
 )
 SELECT coalesce(json_agg(id), '[]')::text FROM done;
+
+-- name: hide_urls
+UPDATE urls SET hidden = true
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS v (origin, fingerprint, id)
+WHERE urls.id = v.id;
 
 -- name: next_urls
 SELECT json_agg(nextval('url_numbers'))::text FROM generate_series(1, $1::bigint);
@@ -139,10 +149,7 @@ SELECT count(*) FROM (
 -- name: put_contacts
 INSERT INTO contacts (slot, place, start_at, end_at, kind, status)
 SELECT DISTINCT ON (v.slot, v.place) v.slot, v.place, v.start_at, v.end_at, v.kind, v.status
-FROM unnest(
-  $1::bigint[], $2::bigint[], $3::double precision[], $4::double precision[], $5::text[],
-  $6::bigint[]
-) WITH ORDINALITY AS v (slot, place, start_at, end_at, kind, status, n)
+FROM unnest($1::contact_row[]) WITH ORDINALITY AS v (slot, place, start_at, end_at, kind, status, n)
 ORDER BY v.slot, v.place, v.n DESC
 ON CONFLICT (slot, place) DO UPDATE SET
   start_at = excluded.start_at, end_at = excluded.end_at, kind = excluded.kind,

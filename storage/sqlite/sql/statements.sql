@@ -5,10 +5,28 @@
 
 -- ---------------------------------------------------------------- URLs
 
+-- name: new_urls
+WITH v(id, origin, path, state, depth, priority, flags, referrer, anchor) AS (
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+)
+INSERT INTO urls (id, origin, path, state, depth, priority, turn, flags, referrer, anchor)
+SELECT v.id, v.origin, v.path, v.state, v.depth, v.priority, 0, v.flags, v.referrer, v.anchor
+FROM v WHERE v.id IS NOT NULL;
+
 -- name: new_known
 WITH v(origin, fingerprint, id, depth) AS (VALUES (?, ?, ?, ?))
 INSERT INTO known (origin, fingerprint, id, depth)
 SELECT v.origin, v.fingerprint, v.id, v.depth FROM v WHERE v.origin IS NOT NULL;
+
+-- name: known_again
+WITH v(origin, fingerprint, id, depth) AS (VALUES (?, ?, ?, ?))
+UPDATE known SET id = v.id, depth = v.depth FROM v
+WHERE known.origin = v.origin AND known.fingerprint = v.fingerprint;
+
+-- name: hide_urls
+WITH v(origin, fingerprint, id) AS (VALUES (?, ?, ?))
+UPDATE known SET id = -v.id FROM v
+WHERE known.origin = v.origin AND known.fingerprint = v.fingerprint;
 
 -- name: seed_urls
 SELECT json_group_array(json_array(id, url)) FROM (

@@ -48,6 +48,33 @@ async def test_a_requisite_that_is_visited_again_is_still_one(rig):
         assert (queued.requisite, queued.requisite_depth, queued.hops) == (True, 3, 100)
 
 
+async def test_retries_are_made_in_the_order_of_their_attempts(rig):
+    """After what was not tried yet, whatever their depth, at one moment as well."""
+    for depth, name in enumerate("abcd"):
+        await rig.add(f"http://a.test/{name}", depth=depth)
+    lease = await rig.claim_one()
+    a, b, c, _ = lease.prefetched.urls
+    await rig.commit(lease, rig.retry(c, 0.0))
+    await rig.commit(lease, rig.retry(b, 0.0), rig.retry(a, 0.0))
+    hand = (await rig.commit(lease, want=9)).prefetched["a.test"].urls
+    assert [q.url[-1] for q in hand] == ["d", "c", "b", "a"]
+
+
+async def test_links_that_one_engine_could_not_store_are_left_out(rig):
+    """Both refuse the same, and store the others."""
+    wrong = [
+        rig.link("http://a.test/1", depth=2**31), rig.link("http://a.test/2", depth=-(2**31)),
+        rig.link("http://a.test/3", requisite_depth=2**15),
+        rig.link("http://a.test/4", hops=2**23), rig.link("http://a.test/5", priority=1e301),
+    ]  # fmt: skip
+    right = [
+        rig.link("http://a.test/6", depth=2**31 - 1),
+        rig.link("http://a.test/7", depth=1, requisite_depth=2**15 - 1, hops=255),
+    ]
+    await rig.store.add([*wrong, *right])
+    assert sorted(await rig.urls("queued")) == ["http://a.test/6", "http://a.test/7"]
+
+
 async def test_a_hand_is_best_first(rig):
     """Priority, then breadth, then age."""
     await rig.add("http://a.test/deep", depth=3)

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from storage.postgres.schema import new_schema
-from storage.postgres.statements import SCRIPTS, statements
+from storage.postgres.statements import SCRIPTS, arguments, statements
 
 
 class Worker:
@@ -33,10 +33,10 @@ class Worker:
         return json.loads(await self.db.fetchval(statements()[name], *values))
 
     async def many(self, name: str, rows: Sequence[Sequence[object]], *values: object) -> None:
-        await self.db.execute(statements()[name], *map(list, zip(*rows, strict=True)), *values)
+        await self.db.execute(statements()[name], *arguments(name, rows), *values)
 
     async def read_many(self, name: str, rows: Sequence[Sequence[object]], *values: object) -> Any:
-        return await self.read(name, *map(list, zip(*rows, strict=True)), *values)
+        return await self.read(name, *arguments(name, rows), *values)
 
 
 NewWorker = Callable[[], Awaitable[Worker]]

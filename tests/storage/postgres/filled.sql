@@ -30,10 +30,11 @@ SELECT
 FROM slots AS s;
 
 INSERT INTO urls (
-  id, origin, path, state, depth, priority, turn, due_at, flags, referrer, anchor
+  id, origin, path, fingerprint, state, hidden, depth, priority, turn, due_at, flags, referrer,
+  anchor
 )
 SELECT
-  n * 256 + o.id % 256, o.id, '/page/' || n, state, n % 7, n % 3 / 2.0,
+  n * 256 + o.id % 256, o.id, '/page/' || n, hashtextextended('/page/' || n, 0), state, k = 42, n % 7, n % 3 / 2.0,
   CASE WHEN kind = 1 AND k < 41 THEN n ELSE 0 END, CASE WHEN kind = 1 AND k < 41 THEN n END,
   CASE WHEN k = 41 THEN 16 WHEN k = 42 OR kind = 1 THEN 4 WHEN kind = 2 THEN 32
     WHEN kind = 3 THEN 128 ELSE 0 END,
@@ -44,12 +45,6 @@ CROSS JOIN LATERAL (
   SELECT CASE WHEN k > 40 THEN 4 WHEN kind < 5 THEN 0 WHEN kind < 8 THEN 1 ELSE kind - 6 END AS state
 ) AS states
 JOIN origins AS o ON o.id = (n % SLOTS + 1) * 256 + (n % SLOTS + 1) % 256;
-
-INSERT INTO known (origin, fingerprint, id, depth)
-SELECT
-  origin, hashtextextended(path, 0), CASE WHEN state = 4 AND flags & 16 = 0 THEN -id ELSE id END,
-  depth
-FROM urls;
 
 INSERT INTO queries SELECT id, id, 3 FROM origins;
 

@@ -109,7 +109,7 @@ async def test_a_worker_begins_anew(crawl_url: str, evidence: str, first: str) -
         # What was stored since then is gone: the seed, and what the worker knows to be there.
         await execute(
             crawl_url,
-            "DELETE FROM urls", "DELETE FROM known", "DELETE FROM seeds",
+            "DELETE FROM urls", "DELETE FROM seeds",
             "UPDATE totals SET queued = 0", "UPDATE slots SET queued = 0, lease = NULL",
             "UPDATE origins SET queued = 0", EVIDENCE[evidence],
         )  # fmt: skip
@@ -140,7 +140,7 @@ async def test_seeds_are_added_again_whatever_comes_between(
         await claim_one(store, session)
         await execute(
             crawl_url,
-            "DELETE FROM urls", "DELETE FROM known", "DELETE FROM seeds",
+            "DELETE FROM urls", "DELETE FROM seeds",
             "UPDATE totals SET queued = 0", "UPDATE slots SET queued = 0, lease = NULL",
             "UPDATE origins SET queued = 0", EVIDENCE["one commit is missing"],
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,7 @@ import asyncpg
 import pytest
 
 from crawler.clock import RealClock
-from crawler.databases import open_store
+from crawler.databases import check_database, open_store
 from storage import copying
 from storage.copying import TABLES
 from storage.location import FileLocation, Location, ServerLocation, parse_location
@@ -19,6 +20,7 @@ from storage.postgres.copying import open_source, open_target
 from storage.sqlite.copying import SqliteTarget
 from storage.store import Link, StoreRefused, WorkerStatus
 from tests.postgres_server import PostgresServer
+from tests.storage.conftest import Rig, server_location
 from tests.storage.test_copying import Rows, copied, insert_made_up, small_chunks, source, tables
 
 __all__ = ["small_chunks", "source"]
@@ -67,8 +69,9 @@ async def test_both_engines_have_the_same_columns(
     names = {table.name for table in TABLES}
     there = {row for row in rows if row[0] in names}
     assert here - there == OF_SQLITE
-    # What a worker says of itself is of no use in a copy.
-    assert {table for table, _ in there - here} == {"sessions"}
+    # What a worker says of itself is of no use in a copy. The columns of URLs are those of `known`.
+    more = {row for row in there - here if row[0] != "sessions"}
+    assert more == {("urls", "fingerprint"), ("urls", "hidden")}
 
 
 async def test_there_and_back(
@@ -81,9 +84,10 @@ async def test_there_and_back(
 
 def comparable(rows: Rows) -> Rows:
     """All rows. A session that was killed in the source has an end in a copy, and the stamps of one
-    database mean nothing in another."""
+    database mean nothing in another. Turns keep their order only."""
     rows["slots"] = [(*row[:-4], *row[-3:]) for row in rows["slots"]]
     rows["sessions"] = [row[:3] for row in rows["sessions"]]
+    rows["urls"] = [(*row[:6], row[6] and 1, *row[7:]) for row in rows["urls"]]  # its turn
     return rows
 
 
@@ -135,6 +139,32 @@ async def test_new_rows_get_ids_above_the_copied_ones(
     with closing(sqlite3.connect(source.path)) as db:
         (newest,) = db.execute("SELECT max(session) FROM crawl").fetchone()
     assert session == newest + 1
+
+
+async def test_retries_keep_their_order(
+    sqlite_rig: Rig, server: ServerLocation, postgres_url: str
+) -> None:
+    """Those of the file, then those of the server, whatever their depth."""
+    await sqlite_rig.add("http://a.test/late", depth=0)
+    await sqlite_rig.add("http://a.test/later", depth=1)
+    await sqlite_rig.add("http://a.test/first", depth=2)
+    lease = await sqlite_rig.claim_one()
+    queued = {one.url.rpartition("/")[2]: one for one in lease.prefetched.urls}
+    await sqlite_rig.commit(lease, sqlite_rig.retry(queued["first"], 0.0))
+    sqlite_rig.wall_s += 2.0
+    await sqlite_rig.commit(lease, sqlite_rig.retry(queued["later"], 0.0), release=True)
+    await sqlite_rig.store.close(sqlite_rig.session)
+    await copied(FileLocation(sqlite_rig.path), server)
+    rig = Rig("postgres", sqlite_rig.path, server_location(postgres_url))
+    await rig.open()
+    try:
+        lease = (await rig.store.acquire(rig.session, ["a.test"]))["a.test"]
+        hand = (await rig.commit(lease, want=9)).prefetched["a.test"].urls
+        await rig.commit(lease, rig.retry(hand[0], 0.0))
+        hand = (await rig.commit(lease, want=9)).prefetched["a.test"].urls
+        assert [one.url.rpartition("/")[2] for one in hand] == ["first", "later", "late"]
+    finally:
+        await rig.close()
 
 
 async def test_the_time_of_the_store_goes_on(source: FileLocation, server: ServerLocation) -> None:
@@ -221,6 +251,25 @@ async def test_nul_characters_are_replaced(source: FileLocation, server: ServerL
         db.execute("UPDATE pages SET title = ?", ("a\0b",))
     await copied(source, server)
     assert ("a\ufffdb",) in await query(server, "SELECT title FROM pages")
+
+
+async def test_a_url_without_a_fingerprint_is_copied(
+    source: FileLocation, server: ServerLocation, back: FileLocation
+) -> None:
+    """The damage is in the copy, too, and a check finds it there."""
+    source = FileLocation(Path(shutil.copy(source.path, back.path.with_name("damaged.db"))))
+    with closing(sqlite3.connect(source.path)) as db, db:
+        db.execute("DELETE FROM known WHERE id IN (1, 2)")
+        db.execute("UPDATE known SET id = -4 WHERE id = 3")  # two rows say that they are of URL 4
+    await copied(source, server)
+    found = ["3 URLs cannot be found by their fingerprint"]
+    assert [one for one in await checked(server) if "cannot be found" in one] == found
+    await copied(server, back)
+    assert [one for one in await checked(back) if "cannot be found" in one] == found
+
+
+async def checked(location: Location) -> list[str]:
+    return list(await asyncio.to_thread(check_database, location))
 
 
 async def test_between_two_servers(

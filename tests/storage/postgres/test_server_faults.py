@@ -97,7 +97,7 @@ async def test_a_commit_without_an_answer_is_made_exactly_once(
 
 
 @pytest.mark.parametrize(
-    "word", [b"BEGIN", b"INSERT INTO known", b"INSERT INTO pages", b"UPDATE slots", b"Bind"]
+    "word", [b"BEGIN", b"INSERT INTO urls", b"INSERT INTO pages", b"UPDATE slots", b"Bind"]
 )
 async def test_a_cut_in_a_transaction_undoes_it_and_it_is_repeated(
     proxy: Proxy, by_proxy: str, crawl_url: str, word: bytes

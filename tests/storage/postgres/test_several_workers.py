@@ -35,8 +35,8 @@ async def add_url(
     worker: Worker, host: int, *, number: int = 1, due_at: float | None = None
 ) -> None:
     key = number * 65536 + host
-    assert await worker.read_many("new_known", [(host, key, key, 0)]) == [key]
-    await worker.many("new_urls", [(key, host, "/", 0, 0, 0.0, 0, None, None)])
+    rows = [(key, host, "/", 0, 0, 0.0, 0, None, None, key)]
+    assert await worker.read_many("new_urls", rows) == [key]
     await worker.many("move_urls", [(key, 0, 0, due_at, 0)])
     await worker.many("count_slots", [(host, 1, 0, 0, 0, 0)])
     await worker.many("count_origins", [(host, 1, 0, 0, 0, 0, 0, 0)])
@@ -88,13 +88,17 @@ async def test_one_of_two_workers_inserts_a_name(new_worker: NewWorker) -> None:
 
 async def test_a_url_belongs_to_the_worker_that_was_first(new_worker: NewWorker) -> None:
     one, two = await new_worker(), await new_worker()
-    rows = [(HOST, 5, 11, 0), (HOST, 4, -12, 0)]
+
+    def row(key: int, fingerprint: int, *, state: int = 0) -> tuple[object, ...]:
+        return key, HOST, "/", state, 0, 0.0, 0, None, None, fingerprint
+
     async with one.db.transaction():
-        assert sorted(await one.read_many("new_known", rows)) == [-12, 11]
-        mine = [(HOST, 4, 21, 0), (HOST, 6, 22, 0), (HOST, 5, -23, 0)]
-        task = await blocked(one, two.read_many("new_known", mine))
+        rows = [row(11, 5), row(12, 4, state=4)]
+        assert sorted(await one.read_many("new_urls", rows)) == [11, 12]
+        mine = [row(21, 4), row(22, 6), row(23, 5, state=4)]
+        task = await blocked(one, two.read_many("new_urls", mine))
     assert await task == [22]
-    found = await two.read("known_ids", [0, 1, 2], [HOST] * 3, [4, 5, 6])
+    found = await two.read_many("known_ids", [(n, HOST, 4 + n) for n in range(3)])
     assert sorted(found) == [[0, -12, 0], [1, 11, 0], [2, 22, 0]]
 
 

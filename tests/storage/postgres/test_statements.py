@@ -23,16 +23,21 @@ from .conftest import NewWorker, read_script
 
 FILLED = Path(__file__).with_name("filled.sql").read_text(encoding="utf-8")
 
-# A file has one writer, which holds every lease, and numbers its rows itself.
-ONLY_SQLITE = {"distrust", "leased", "new_crawl", "newest_ids", "uptime", "void_leases"}
+# A file has one writer, which holds every lease, and numbers its rows itself; fingerprints are in a
+# table of their own.
+ONLY_SQLITE = {
+    "distrust", "known_again", "leased", "new_crawl", "new_known", "newest_ids", "uptime",
+    "void_leases",
+}  # fmt: skip
 # Statements for several workers.
 ONLY_POSTGRES = {
     "blockers",
     "add_to_totals", "beat", "begin", "change_names", "correct_shift", "count_commit",
     "drop_orders", "enter", "enter_alone", "lease_addresses", "live_session", "lock_held",
     "lock_slots", "lock_urls",
-    "newest_order", "next_origins", "next_slots", "next_texts", "next_urls", "orders_after",
-    "others", "place_session", "publish", "pulse_state", "reap", "revive", "settle_return",
+    "newest_order", "next_origins", "next_slots", "next_texts", "next_turns", "next_urls",
+    "orders_after", "others", "place_session", "publish", "pulse_state", "reap", "revive",
+    "settle_return",
     "table_sizes", "transaction_id",
     "transaction_status", "void_some", "workers",
 }  # fmt: skip
@@ -179,8 +184,8 @@ DAMAGE = {
     "pages": "DELETE FROM pages WHERE id % 7 = 0",
     "origins": "DELETE FROM origins WHERE id % 7 = 0",
     "plans": "UPDATE plans SET slot = slot + 1, due_at = due_at + 1 WHERE id % 7 = 0",
-    "known": "UPDATE known SET id = -id WHERE id % 7 = 0",
-    "fingerprints": "DELETE FROM known WHERE id % 7 = 0",
+    "known": "UPDATE urls SET hidden = NOT hidden WHERE id % 7 = 0",
+    "fingerprints": "UPDATE urls SET fingerprint = NULL WHERE id % 7 = 0",
     "counters": "UPDATE origins SET queued = queued + 1, judged = judged + 1 WHERE id % 7 = 0",
     "hosts": "UPDATE slots SET failed = failed + 1, revisit_at = NULL WHERE id % 7 = 0",
 }
