@@ -14,6 +14,8 @@ const COPIED_BYTES_MAX: usize = 400_000;
 const MERGED_BYTES_MAX: usize = 90_000_000;
 const ROOTS_MAX: usize = 38;
 const STEPS_PER_BYTE_MAX: usize = 7;
+/// More steps end the walk.
+const STEPS_MAX: usize = 40_000_000;
 /// A tag that is not longer has no more attributes than are allowed.
 const TAG_BYTES_SAFE: usize = 200;
 
@@ -66,6 +68,9 @@ impl<'a> Cost<'a> {
 
     /// Add a start tag. `is_raw`: its element contains only text, and its end tag is not added.
     pub fn start_tag(&mut self, markup: Markup, tag: &Tag<'a>, is_raw: bool) {
+        if self.gives_up {
+            return;
+        }
         let name = tag.name();
         let length = tag.length();
         self.copied += self.weight;
@@ -79,8 +84,7 @@ impl<'a> Cost<'a> {
             self.merged += if self.in_leaf { self.moved } else { 0 };
         }
         let is_closed = tag.is_self_closing(markup);
-        self.gives_up = self.gives_up
-            || matches!(name, b"template" | b"frameset" | b"plaintext")
+        self.gives_up = matches!(name, b"template" | b"frameset" | b"plaintext")
             || (length > TAG_BYTES_SAFE && has_many_attributes(markup, tag.name_end))
             || (self.foreign.is_some() && self.is_uncertain(name, is_closed));
         if self.in_leaf {
@@ -124,8 +128,12 @@ impl<'a> Cost<'a> {
     }
 
     pub fn end_tag(&mut self, tag: &Tag<'a>) {
+        if self.gives_up {
+            return;
+        }
         let name = tag.name();
         self.steps += self.open.len();
+        self.gives_up = self.steps > STEPS_MAX;
         self.roots += usize::from(is_root(name));
         match self.cells.last_mut() {
             Some(_) if name == b"table" => {

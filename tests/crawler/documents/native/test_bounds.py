@@ -107,7 +107,8 @@ def test_tangled_pages_are_found(html: str) -> None:
         make_page("a.test", 1)[1].decode() * 5,
         "<table>" + "<tr><td class=a><b>x</b> <a href=y>z</a></td></tr>\n" * 3_000 + "</table>",
         "<ul>" + "<li><a href=x><svg><desc>a</desc><path/></svg>b</a>" * 3_000 + "</ul>",
-        "<p><b>a</b><br><i>c</i><p><img src=x>d<script>a < b</script>" * 3_000, "<svg>x</svg>" * 9_000,
+        "<p><b>a</b><br><i>c</i><p><img src=x>d<script>a < b</script>" * 3_000,
+        "<svg>x</svg>" * 9_000,
     ],
 )  # fmt: skip
 def test_large_ordinary_pages_are_not_tangled(html: str) -> None:
