@@ -236,7 +236,7 @@ impl<'a> Foreign<'a> {
 }
 
 /// Whether a start tag ends foreign content (WHATWG HTML, 13.2.6.5).
-fn breaks_out(name: &[u8]) -> bool {
+pub fn breaks_out(name: &[u8]) -> bool {
     const NAMES: [&str; 44] = [
         "b",
         "big",

@@ -9,6 +9,7 @@ mod address;
 mod attributes;
 mod bytes;
 mod collect;
+mod cost;
 mod foreign;
 mod page;
 mod paragraphs;

@@ -9,6 +9,7 @@
 use memchr::{memchr, memchr_iter, memmem};
 
 use crate::bytes::{Markup, is_space};
+use crate::cost::Cost;
 use crate::foreign::{Foreign, Namespace};
 use crate::paragraphs::Paragraphs;
 use crate::passed::is_table_part;
@@ -37,6 +38,11 @@ impl<'a> Tag<'a> {
 
     pub fn written(&self) -> &'a [u8] {
         self.written
+    }
+
+    /// The number of bytes from "<" to ">", without the "/" of an end tag.
+    pub fn length(&self) -> usize {
+        self.written.len() + self.end - self.name_end + 2
     }
 
     /// Whether it ends in "/>", and the "/" is not part of an attribute.
@@ -74,6 +80,7 @@ pub struct Structure<'a> {
     foreign: Foreign<'a>,
     tables: Tables,
     paragraphs: Paragraphs,
+    cost: Option<Cost<'a>>,
 }
 
 impl<'a> Structure<'a> {
@@ -88,6 +95,7 @@ impl<'a> Structure<'a> {
             foreign: Foreign::default(),
             tables: Tables::default(),
             paragraphs: Paragraphs::default(),
+            cost: None,
         }
     }
 
@@ -103,6 +111,18 @@ impl<'a> Structure<'a> {
             }
         }
         found
+    }
+
+    /// What a tree of the page may cost. None: that is not certain.
+    pub fn cost(text: &'a [u8]) -> Option<Cost<'a>> {
+        let mut rows = Structure { cost: Some(Cost::default()), ..Structure::new(text) };
+        loop {
+            match rows.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => return rows.cost,
+                Err(Declined) => return None,
+            }
+        }
     }
 
     /// The next row; None at the end of the page.
@@ -131,6 +151,9 @@ impl<'a> Structure<'a> {
         let markup = self.markup;
         loop {
             let start = markup.find(b'<', self.at);
+            if let Some(cost) = &mut self.cost {
+                cost.add_text(&markup.text[self.at..start]);
+            }
             if self.body == Body::Head && markup.skip_space(self.at) < start {
                 self.body = Body::Begun;
             }
@@ -139,6 +162,9 @@ impl<'a> Structure<'a> {
             let Some(first) = markup.at(name) else { return Ok(None) };
             if first.is_ascii_alphabetic() {
                 return self.tag(name, slash);
+            }
+            if markup.starts(name, b"![CDATA[") {
+                self.cost.iter_mut().for_each(Cost::give_up);
             }
             self.at = match first {
                 _ if slash => after(markup, b">", name),
@@ -149,6 +175,7 @@ impl<'a> Structure<'a> {
                 b'!' | b'?' => after(markup, b">", name),
                 _ => {
                     self.start_body();
+                    self.cost.iter_mut().for_each(|cost| cost.add_text(b"<"));
                     name
                 }
             };
@@ -164,6 +191,7 @@ impl<'a> Structure<'a> {
             // Either the page ends in the tag, or it has too many attributes.
             let more = markup.at(end).is_some_and(|byte| is_space(byte) || byte == b'/');
             let declined = more || markup.attribute(end).is_some();
+            self.cost.iter_mut().for_each(Cost::give_up);
             return if declined { Err(Declined) } else { Ok(None) };
         }
         if self.has_nul(name..name_end) {
@@ -220,7 +248,11 @@ impl<'a> Structure<'a> {
         if matches!(self.body, Body::Frames(_)) {
             return Ok(self.start_tag_among_frames(tag));
         }
-        if let Some(namespace) = self.foreign.start(self.markup, tag)? {
+        let namespace = self.foreign.start(self.markup, tag)?;
+        if let Some(cost) = &mut self.cost {
+            cost.start_tag(self.markup, tag, namespace.is_none() && is_raw_text(name));
+        }
+        if let Some(namespace) = namespace {
             self.start_body();
             return if name == b"title" && namespace == Namespace::MathMl {
                 Err(Declined) // it would be a title of the page
@@ -288,6 +320,9 @@ impl<'a> Structure<'a> {
         }
         if name == b"html" || !is_of_head(name) {
             self.start_body();
+        }
+        if let Some(cost) = &mut self.cost {
+            cost.end_tag(tag);
         }
         let is_done = self.foreign.end(tag)?;
         if !is_done && self.foreign.is_empty() {

@@ -1,22 +1,25 @@
 //! Whether the tree of a page could take too long to build. Ported from `is_tangled` in
-//! `nesting.py`, as far as it concerns small pages.
+//! `nesting.py`: true where that is, and perhaps where it is not.
 
 use memchr::memchr_iter;
 
 use crate::bytes::{Markup, ends_name, is_space};
+use crate::structure::Structure;
 
 const TAGS_SAFE: usize = 800;
+const TREE_TAGS_MAX: usize = 300_000;
 const BYTES_SAFE: usize = 65_536;
 const ATTRIBUTES_MAX: usize = 100;
 const COPIED_BYTES_MAX: usize = 500_000;
 
-/// Whether a page is large, has a tag with too many attributes, or much formatting to copy. All
-/// that may be a tag counts as one.
+/// Whether a page may have a tag with too many attributes, or much to copy. On a small page, all
+/// that looks like a tag counts as one.
 pub fn may_be_tangled(text: &[u8]) -> bool {
     let markup = Markup { text };
     let tags = memchr_iter(b'<', text).count();
+    let is_too_much = || Structure::cost(text).is_none_or(|cost| cost.is_too_much(text));
     if tags > TAGS_SAFE || text.len() > BYTES_SAFE {
-        return true;
+        return tags > TREE_TAGS_MAX || is_too_much();
     }
     let mut copied = 0;
     for start in memchr_iter(b'<', text) {
@@ -32,7 +35,11 @@ pub fn may_be_tangled(text: &[u8]) -> bool {
             copied += end - start;
         }
     }
-    copied * tags > COPIED_BYTES_MAX
+    copied * tags > COPIED_BYTES_MAX && is_too_much()
+}
+
+pub fn has_many_attributes(markup: Markup, name_end: usize) -> bool {
+    attributes(markup, name_end).0 > ATTRIBUTES_MAX
 }
 
 /// The number of attributes of a tag, and where they end.
@@ -48,7 +55,7 @@ fn attributes(markup: Markup, name_end: usize) -> (usize, usize) {
     (ATTRIBUTES_MAX + 1, at)
 }
 
-fn is_formatting(name: &[u8]) -> bool {
+pub fn is_formatting(name: &[u8]) -> bool {
     const NAMES: [&str; 13] = [
         "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
     ];
