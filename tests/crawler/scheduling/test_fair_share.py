@@ -232,3 +232,57 @@ async def test_hosts_are_divided_whoever_comes_and_goes(shared: SharedWorld, see
         assert moves.released == 0, "they stay"
     await stop(shared)
     shared.check_delays(SLOW_S)
+
+
+async def test_one_that_was_alone_gives_each_that_joins_its_share(shared: SharedWorld) -> None:
+    moves = Moves(shared)
+    await shared.begin(endless, *seeds_of(24), workers=1)
+    moves.watch()
+    await shared.wait(SETTLED_S)
+    assert counts_of(shared) == [24]
+    await shared.begin(endless, workers=2)
+    moves.watch()
+    await shared.wait(SURPLUS_S + 6)
+    assert counts_of(shared) == [8, 8, 8]
+    before = [len(worker.requests) for worker in shared.workers]
+    await shared.wait(60)
+    pages = [len(worker.requests) - n for worker, n in zip(shared.workers, before, strict=True)]
+    assert max(pages) <= 1.2 * min(pages), pages
+    assert counts_of(shared) == [8, 8, 8]
+    assert moves.released == 16, "once balanced, none moves"
+    await stop(shared)
+
+
+async def test_one_whose_store_is_slow_is_given_as_many(shared: SharedWorld) -> None:
+    moves = Moves(shared)
+    await shared.begin(endless, *seeds_of(24), workers=1)
+    await shared.wait(SETTLED_S)
+    (slow,) = await shared.begin(endless, workers=1)
+    slow.store.slow_s = 1.5
+    moves.watch()
+    await shared.wait(2 * SETTLED_S)
+    assert counts_of(shared) == [12, 12]
+    assert moves.released == 12
+    slow.store.slow_s = 0.0
+    await stop(shared)
+
+
+@pytest.mark.parametrize("dies", ["giver", "taker"])
+async def test_hosts_of_one_that_dies_while_they_change_hands_are_not_lost(
+    shared: SharedWorld, dies: str
+) -> None:
+    """The others take them over; none is contacted early."""
+    (giver,) = await shared.begin(endless, *seeds_of(12), workers=1)
+    await shared.wait(SETTLED_S)
+    taker, third = await shared.begin(endless, workers=2)
+    while len(giver.hosts) == 12:
+        await shared.wait(0.02)
+    assert len(giver.hosts) < 12
+    if dies == "taker":
+        while not taker.hosts:
+            await shared.wait(0.02)
+    (giver if dies == "giver" else taker).kill()
+    await shared.wait(LEASE_S + GRACE_S + SETTLED_S)
+    assert counts_of(shared) == [6, 6]
+    assert third.hosts
+    await stop(shared)
