@@ -178,7 +178,8 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     """What a worker reports of itself with each pulse; `Reader.workers` shows it."""
 
     idle: bool = False  # nothing that it holds or could claim can make progress within the patience
-    hungry: bool = False  # it could use more hosts than there are to be claimed
+    # How many hosts it has that workers divide among them; None: it takes none at present.
+    sharing: int | None = None
     hosts: int = 0  # held
     in_flight: int = 0  # requests
     pages: int = 0  # visited in this session
@@ -227,7 +228,8 @@ class Pulse(Struct, frozen=True, kw_only=True):
     # Other workers that were not idle a moment ago, or are not heard of. While there are any, there
     # may be more hosts to be claimed soon.
     others_active: int = 0
-    others_hungry: int = 0  # other live workers whose last status was hungry
+    # By session, of other live workers that take hosts: their last `WorkerStatus.sharing`.
+    others_sharing: Mapping[int, int] = {}
     paused: bool = False  # the value of the last `set_paused`
     # Of others, since the previous pulse or the beginning of the session, oldest first.
     orders: Sequence[Order] = ()

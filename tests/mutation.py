@@ -72,6 +72,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "crawler/frontier/grant_limits.py": _FRONTIER,
     "crawler/frontier/addresses.py": _FRONTIER + _tests("crawler/scheduling", "shared_addresses"),
     "crawler/scheduling/due_work.py": _SCHEDULING + _tests("crawler/scheduling", "revisits"),
+    "crawler/scheduling/fair_share.py": _tests("crawler/scheduling", "fair_share") + _SCHEDULING,
     "crawler/scheduling/host_leases.py": _SCHEDULING + _tests("crawler/embedding", "caller_gate"),
     "crawler/scheduling/host_supply.py": _SCHEDULING,
     "crawler/scheduling/rejudging.py": _tests("crawler/scheduling", "rejudge", "judging_yields")

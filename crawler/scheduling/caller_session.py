@@ -12,7 +12,7 @@ from crawler.periodic import PeriodicSteps
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.scheduling.contact_loop import ContactLoop
-from crawler.scheduling.host_leases import OtherWorkers
+from crawler.scheduling.fair_share import OtherWorkers
 from crawler.scheduling.shared_crawl import Renewal
 from storage.store import WorkerStatus
 
@@ -30,7 +30,7 @@ class CallerSession:
         )
         self._frontier = crawl.frontier
         self._shared = crawl.store.shared
-        others = OtherWorkers(shared=self._shared)
+        others = OtherWorkers(shared=self._shared, session=crawl.session)
         self._loop = ContactLoop(crawl, fetcher, committer, others)
         self._renewal = Renewal(crawl.frontier, crawl.store, crawl.session, crawl.clock)
         self._background: asyncio.Task[None] | None = None

@@ -31,7 +31,8 @@ from crawler.frontier.tickets import FrontierClosedError
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.scheduling.due_work import DueRobots
-from crawler.scheduling.host_leases import HostLeases, OtherWorkers
+from crawler.scheduling.fair_share import OtherWorkers
+from crawler.scheduling.host_leases import HostLeases
 from crawler.scheduling.task_set import TaskSet
 from policies.robots_state import RobotsState, is_due
 from policies.url import host_of

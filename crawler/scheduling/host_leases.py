@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from crawler.config import Config
 from crawler.frontier.host_queue import PREFETCH, HostQueue
@@ -17,6 +16,7 @@ from crawler.frontier.reasons import READY, Reason, limit_reached
 from crawler.frontier.waiting import ELSEWHERE_AGAIN_S
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
+from crawler.scheduling.fair_share import CHANGING_HANDS_S, FairShare, OtherWorkers
 from policies.holds import FaultOwner
 from policies.scope import ScopeRules, Skip
 from storage.store import HostClock, HostUpdate
@@ -37,7 +37,7 @@ ELSEWHERE_MAX = (
     10_000  # hosts that other workers lease, of which it is known when they were asked for
 )
 POLLED = 32  # hosts asked for URLs that others found, in one look
-SHARED_OUT_S = 10.0  # for this long after sharing hosts out, no more are claimed
+SHARED_REST_S = 5.0  # hosts that rest longer are not shared out: others could not use them soon
 
 
 class _PutAway(NamedTuple):
@@ -74,8 +74,9 @@ class HostLeases:
         self._elsewhere: dict[
             str, float
         ] = {}  # leased by other workers: when to ask for them again
-        self._hosts_max = HOSTS_LEASED_MAX  # after sharing hosts out, until
-        self._shared_out_s = NEVER
+        self.fair = FairShare(others, crawl.clock.monotonic())
+        # Until then, hosts are left to workers with fewer: counted from when none was unclaimed.
+        self._held_back_s = NEVER
         self._polled = 0
         self.full_until_s = NEVER  # there is no room, and none is looked for before
         self.leasing = (
@@ -95,12 +96,22 @@ class HostLeases:
     @property
     def _portion(self) -> int:
         """How many hosts to claim next: of a shared crawl, not all that there are."""
-        if not self._others.shared:
+        if not self._others.shared or self.room <= 0:
             return min(CLAIM_HOSTS, self.room)
-        leased = len(self._permits)
-        if self._crawl.clock.monotonic() < self._shared_out_s + SHARED_OUT_S:
-            return self._hosts_max - leased
-        return min(CLAIM_HOSTS, self.room, max(CLAIM_FIRST, leased))
+        now_s, portion = self._crawl.clock.monotonic(), max(CLAIM_FIRST, len(self._permits))
+        if self._others.sharing:
+            own = self.sharing
+            missing = self.fair.share(own, now_s) - own
+            if missing > 0:
+                portion = missing
+            elif now_s < self._held_back_s and not self.fair.settled(own, now_s):
+                return 0  # what has just been released is for those with fewer
+        return min(CLAIM_HOSTS, self.room, portion)
+
+    @property
+    def sharing(self) -> int:
+        """How many hosts have URLs for it to request: what workers divide among them."""
+        return sum(map(_is_shared, self._permits))
 
     # ------------------------------------------------------------ leasing
 
@@ -231,10 +242,10 @@ class HostLeases:
             return not host.in_memory  # else its last outcome is being committed
         return move.at_s is None or move.at_s > now_s + RELEASE_WAIT_S
 
-    def share(self) -> None:
+    def share(self, *, unclaimed: bool) -> None:
         """Share out the hosts of a worker in a shared crawl: release hosts with nothing to do,
         whose new URLs others may find; ask for URLs of hosts that wait for something else; and
-        release hosts to hungry workers."""
+        release those beyond its share, unless some are unclaimed."""
         idle: list[HostQueue] = []
         waiting: list[HostQueue] = []
         for host in self._permits:
@@ -245,9 +256,10 @@ class HostLeases:
             self.release(host)
         self._poll(waiting)
         now_s = self._crawl.clock.monotonic()
-        leased = len(self._permits)
-        count = leased - max(1, leased // (1 + self._others.hungry))
-        if count > 0 and now_s >= self._shared_out_s + SHARED_OUT_S:
+        if unclaimed:
+            return
+        self._held_back_s = now_s + CHANGING_HANDS_S
+        if self._others.sharing and (count := self.fair.surplus(self.sharing, now_s)) > 0:
             self._share_out(count)
 
     def _poll(self, waiting: Sequence[HostQueue]) -> None:
@@ -257,14 +269,17 @@ class HostLeases:
         self._polled = self._polled + POLLED if self._polled + POLLED < len(waiting) else 0
 
     def _share_out(self, count: int) -> None:
-        """Release so many hosts, if they have no work under way, those last leased first."""
-        spare = [host for host in reversed(list(self._permits)) if self._may_leave(host)]
-        spare = [host for host in spare if not (host.full or host.closed)][:count]
-        for host in spare:
+        """Release so many hosts with no work under way: first those that rest, which lose no time,
+        and those last leased."""
+        rests_s = {
+            host: self._frontier.waiting.why(host)[0]
+            for host in reversed(list(self._permits))
+            if _is_shared(host) and self._may_leave(host)
+        }
+        spare = [host for host, rest_s in rests_s.items() if rest_s <= SHARED_REST_S]
+        spare.sort(key=lambda host: rests_s[host] == 0.0)
+        for host in spare[: min(count, CLAIM_HOSTS)]:
             self.release(host)
-        if spare:
-            self._shared_out_s = self._crawl.clock.monotonic()
-            self._hosts_max = len(self._permits)
 
     def release_unused(self) -> None:
         """Release hosts that no caller has used lately, in a session of callers whose store is
@@ -364,12 +379,5 @@ def _limits(rules: ScopeRules) -> tuple[float, float]:
     return rules.max_pages_per_host, rules.max_bytes_per_host
 
 
-class OtherWorkers(Struct, kw_only=True):
-    """What this worker knows of the others; only `SharedCrawl` changes it. shared: whether there
-    can be any."""
-
-    shared: bool
-    active: int = 0  # not idle
-    hungry: int = 0  # could use more hosts
-    # When the latest pulse that was answered was asked for (monotonic).
-    asked_s: float = -math.inf
+def _is_shared(host: HostQueue) -> bool:
+    return bool(host.in_memory) and not (host.full or host.closed or host.paused)

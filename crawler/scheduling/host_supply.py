@@ -12,7 +12,8 @@ from crawler.frontier.reasons import PAUSED, Reason, Wait, limit_reached, run_li
 from crawler.processing.context import CrawlContext
 from crawler.processing.worker import Worker
 from crawler.scheduling.due_work import DuePages, DueRobots
-from crawler.scheduling.host_leases import HostLeases, OtherWorkers
+from crawler.scheduling.fair_share import OtherWorkers
+from crawler.scheduling.host_leases import HostLeases
 from crawler.scheduling.task_set import TaskSet
 
 LOOK_EVERY_S: Final = 0.25  # how often, at most, all leased hosts are looked over
@@ -23,7 +24,6 @@ DUE_RARELY_S: Final = 60.0  # where all that were due cannot be reached
 HELD_LOOK_S: Final = 10.0  # during a system hold
 IDLE_LOOK_S: Final = 60.0  # a crawl that runs forever looks at least this often for work
 SHARED_LOOK_S: Final = 1.0  # of a shared crawl: for work that other workers have found
-HUNGRY_BELOW: Final = 2  # leased hosts: a worker with fewer can use those of others
 IDLE_PATIENCE_S: Final = 600.0  # with an endless patience: what is called idle all the same
 
 
@@ -144,16 +144,17 @@ class HostSupply:
         """Look over all hosts. When to look again; infinity: never, the crawl is over; None: what
         is under way will wake this."""
         frontier, holds = self._frontier, self._frontier.holds
+        unclaimed = False
         if not self._others.shared:
             await self._look_ahead()
         elif now_s >= self._shared_look_s + SHARED_LOOK_S:
             self._shared_look_s = now_s
-            await self._look_ahead()
+            unclaimed = await self._look_ahead()
         busy = self._is_busy()
         if self._shared_look_s == now_s:
             # After that look: with a slow database, one of the questions that it asks each second
             # is always open, and the crawl would never end.
-            self._leases.share()
+            self._leases.share(unclaimed=unclaimed)
         if self._permits.stops.paused:
             self.idle = False  # until the operator resumes, nothing is to be done
             return None
@@ -191,23 +192,23 @@ class HostSupply:
         return await self._next_move_s() is None
 
     @property
-    def hungry(self) -> bool:
-        """Whether it could use hosts that other workers lease."""
-        frontier = self._frontier
-        return (
-            len(self._permits) < HUNGRY_BELOW
-            and self._permits.pages_open
-            and not (frontier.claimable or frontier.stopping or self._permits.stops.reasons)
-        )
+    def sharing(self) -> int | None:
+        """How many hosts it has that workers divide among them; None: it takes none at present."""
+        permits = self._permits
+        takes = permits.pages_open and self._leases.room > 0
+        if not takes or self._frontier.stopping or permits.stops.reasons:
+            return None
+        return self._leases.sharing
 
     @property
     def _patience_s(self) -> float:
         return self._crawl.config.config.crawl.patience_s
 
-    async def _look_ahead(self) -> None:
-        """Be awake when the next host in the store may be claimed, or a robots.txt there is due."""
+    async def _look_ahead(self) -> bool:
+        """Be awake when the next host in the store may be claimed, or a robots.txt there is due.
+        Return whether one may be claimed now, as far as is known."""
         if not self._permits.pages_open or self._permits.stops.frozen:
-            return
+            return False
         self._due_robots.release_idle()
         outlook = await self._crawl.store.outlook(self._crawl.session)
         if not self._frontier.claimable and (in_s := outlook.claimable_in_s) is not None:
@@ -223,6 +224,7 @@ class HostSupply:
                 fetched = await self._due_robots.fetch()
                 self._robots_again_s = now_s + (DUE_EVERY_S if fetched else DUE_RARELY_S)
             self._robots_s = max(now_s + outlook.robots_in_s, self._robots_again_s)
+        return outlook.claimable_in_s == 0
 
     async def _next_move_s(self) -> float | None:
         """Return when something may make progress; None if nothing will within the patience."""

@@ -33,7 +33,7 @@ from crawler.processing.worker import Worker
 from crawler.scheduling.contact_loop import ContactLoop
 from crawler.scheduling.disk_space import DiskSpace
 from crawler.scheduling.due_work import DuePages
-from crawler.scheduling.host_leases import OtherWorkers
+from crawler.scheduling.fair_share import OtherWorkers
 from crawler.scheduling.host_supply import HostSupply
 from crawler.scheduling.rejudging import MarkedOrigins, Rejudging
 from crawler.scheduling.shared_crawl import SharedCrawl
@@ -80,7 +80,7 @@ class Scheduler:
             limits=self._limits,
             seen=self._seen,
         )
-        others = OtherWorkers(shared=crawl.store.shared)
+        others = OtherWorkers(shared=crawl.store.shared, session=crawl.session)
         sitemaps = Sitemaps(crawl)
         self.loop = ContactLoop(
             crawl, fetcher, self.committer, others, sitemaps=sitemaps, runs_forever=runs_forever

@@ -17,7 +17,8 @@ from crawler.operator_commands import InvalidOrderError, OrderedCommand, decode
 from crawler.periodic import PeriodicSteps
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
-from crawler.scheduling.host_leases import HostLeases, OtherWorkers
+from crawler.scheduling.fair_share import OtherWorkers
+from crawler.scheduling.host_leases import HostLeases
 from crawler.scheduling.host_supply import HostSupply
 from crawler.scheduling.steering import Steering
 from crawler.scheduling.task_set import TaskSet
@@ -82,7 +83,7 @@ class SharedCrawl:
         pages_per_s, _ = self._committer.rates.per_s(self._crawl.clock.monotonic())
         return WorkerStatus(
             idle=supply.idle and not in_flight,
-            hungry=supply.hungry,
+            sharing=supply.sharing,
             hosts=len(self._frontier.permits),
             in_flight=len(self._downloader.urls),
             pages=self._committer.rates.pages,
@@ -110,9 +111,10 @@ class SharedCrawl:
 
     def _learn(self, pulse: Pulse) -> None:
         others = self._others
-        changed = (others.active, others.hungry) != (pulse.others_active, pulse.others_hungry)
-        others.active, others.hungry = pulse.others_active, pulse.others_hungry
+        changed = (others.active, others.sharing) != (pulse.others_active, pulse.others_sharing)
+        others.active, others.sharing = pulse.others_active, pulse.others_sharing
         others.asked_s = self._renewal.asked_s
+        self._leases.fair.learned(self._leases.sharing, self._crawl.clock.monotonic())
         if changed:
             self._supply.wake()
 

@@ -30,7 +30,7 @@ ACTIVE_S: Final = 4.0  # for so long, a session counts as active that was
 BLOCKED_S: Final = 3.0  # a transaction that has not ended for so long may wait for a lock
 _ORDERS_DROPPED_EVERY: Final = 600  # pulses
 _CLOSE_S: Final = 1.0  # for the server to see the connection end
-_OthersShape = list[tuple[int, int, float, int, int]]  # id, beat, lease_s, idle, hungry
+_OthersShape = list[tuple[int, int, float, int, int | None]]  # id, beat, lease_s, idle, sharing
 _LeasedShape = list[tuple[str, float, int]]
 _OrdersShape = list[tuple[int, str, dict[str, object]]]
 
@@ -245,7 +245,7 @@ class Pulses:
         self._count += 1
         known = self._lineage.known if session == self._lineage.session else SessionState()
         beat = sql.row(
-            "beat", session, status.idle, status.hungry, status.hosts, status.in_flight,
+            "beat", session, status.idle, status.sharing, status.hosts, status.in_flight,
             status.pages, status.pages_per_s, status.uncommitted, self._lease_s,
             msgspec.json.encode(status.held).decode(),
             self._now(),
@@ -267,7 +267,11 @@ class Pulses:
             lease_s=self._lease_s,
             lost=beat is None or self._lineage.reason is not None,
             others_active=self._activity.count(idle, beats, now_s),
-            others_hungry=sum(hungry for key, *_, hungry in others if key not in dead),
+            others_sharing={
+                key: sharing
+                for key, *_, sharing in others
+                if sharing is not None and key not in dead
+            },
             paused=paused,
             orders=[Order(verb=verb, body=body) for _, verb, body in orders],
             addresses=addresses,

@@ -611,10 +611,22 @@ WORKERS: Final = (
         "                decode(order)",
     ),
     Mutant(
-        "hosts in memory are not renewed after others asked for some",
+        "hosts beyond the share of a worker stay with it",
         "crawler/scheduling/host_leases.py",
         "            self._share_out(count)",
         "            pass",
+    ),
+    Mutant(
+        "each worker thinks that it should have all hosts",
+        "crawler/scheduling/fair_share.py",
+        "divmod(self._total(own, now_s), 1 + len(counts))",
+        "divmod(self._total(own, now_s), 1)",
+    ),
+    Mutant(
+        "hosts are shared out in the middle of their requests",
+        "crawler/scheduling/host_leases.py",
+        "            if _is_shared(host) and self._may_leave(host)\n",
+        "            if _is_shared(host)\n",
     ),
     Mutant(
         "a commit of a lost lease counts",

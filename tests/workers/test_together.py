@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import time
+from collections import Counter
 
 from crawler.testing import RequestLog
 from tests.workers.conftest import NewCrew
 from tests.workers.crew import Crew
+from tests.workers.endless_web import endless_web, until
 from tests.workers.judge import check_delays, check_sound, worker_of
 from tests.workers.linked_web import Counts, LinkedWeb, everything, hosts_of, linked_web
 
 DELAY_S = 0.6
+PACE_S = 0.2
+WATCHED_S = 4.0
 POLITENESS = {"delay": DELAY_S, "latency_factor": 0}
 
 
@@ -46,6 +52,30 @@ async def test_a_worker_that_joins_takes_part(new_crew: NewCrew) -> None:
         log = await finished(crew, web, counts)
     check_sound(log, DELAY_S)
     assert sum(worker_of(entry) == "worker2" for entry in log) >= 15
+
+
+async def test_one_that_joins_late_visits_as_many_pages(new_crew: NewCrew) -> None:
+    """The hosts are alike and have no end: each worker soon has as many as the others."""
+    hosts = [f"h{n}.test" for n in range(12)]
+    async with endless_web(*hosts) as web:
+        crew = new_crew(web, politeness={"delay": PACE_S, "latency_factor": 0})
+        await crew.start_all(2, *(web.url(host) for host in hosts))
+        await until(lambda: len({worker_of(entry) for entry in web.log}) == 2, 20)
+        await crew.joined(await crew.start())
+        await crew.until(
+            "SELECT 1 FROM (SELECT count(*) AS n FROM slots WHERE lease > 0 GROUP BY lease) AS held"
+            f" HAVING count(*) = 3 AND min(n) = max(n) AND sum(n) = {len(hosts)}",
+            within_s=20,
+        )
+        from_s = time.monotonic()
+        await asyncio.sleep(WATCHED_S)
+        pages = Counter(worker_of(entry) for entry in web.log if entry.start_s >= from_s)
+        for worker in crew.workers:
+            worker.interrupt()
+        await crew.finish()
+        check_sound(web.log, PACE_S)
+    assert min(pages.values()) > WATCHED_S / PACE_S
+    assert max(pages.values()) <= 1.25 * min(pages.values()), pages
 
 
 async def test_a_worker_that_is_interrupted_leaves_its_hosts_to_the_others(

@@ -48,10 +48,10 @@ CREATE TABLE sessions (  -- one worker each
   lease_s double precision NOT NULL DEFAULT 0.0, -- how long its leases last without a renewal
   last_at double precision,             -- the store's time of its last renewal
   uncommitted bigint NOT NULL DEFAULT 0,
+  sharing bigint,                       -- of its hosts, those to be divided; NULL: it takes none
   held text COLLATE "C" NOT NULL DEFAULT '[]',   -- what holds it, as JSON: reason, sentence, since
   pid integer,
   idle boolean NOT NULL DEFAULT false,
-  hungry boolean NOT NULL DEFAULT false,
   name text COLLATE "C" NOT NULL,
   machine text COLLATE "C"
 ) WITH (

@@ -228,7 +228,7 @@ UPDATE sessions SET machine = $2::text, pid = $3::integer WHERE id = $1::bigint;
 -- name: beat
 UPDATE sessions SET
   beat = beat + 1, beat_at = extract(epoch FROM clock_timestamp()), idle = $2::boolean,
-  hungry = $3::boolean, hosts = $4::bigint, in_flight = $5::bigint, pages = $6::bigint,
+  sharing = $3::bigint, hosts = $4::bigint, in_flight = $5::bigint, pages = $6::bigint,
   pages_per_s = $7::double precision, uncommitted = $8::bigint, lease_s = $9::double precision,
   held = $10::text, last_at = $11::double precision
 WHERE id = $1::bigint AND ended_at IS NULL
@@ -237,7 +237,7 @@ RETURNING beat;
 -- Other live sessions.
 -- name: others
 SELECT coalesce(
-  json_agg(json_build_array(id, beat, lease_s, idle::integer, hungry::integer) ORDER BY id), '[]'
+  json_agg(json_build_array(id, beat, lease_s, idle::integer, sharing) ORDER BY id), '[]'
 )::text
 FROM sessions WHERE ended_at IS NULL AND id <> $1::bigint;
 

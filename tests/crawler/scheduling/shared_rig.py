@@ -21,6 +21,7 @@ from crawler.scheduling.seeding import seed_link
 from crawler.steering.control import Control, ReloadSource
 from crawler.testing import Answers, FakeFetcher, JumpClock, LoggedRequest
 from policies.holds import FaultOwner
+from storage.postgres.pulses import SessionActivity
 from storage.sqlite import memory_store
 from storage.store import (
     Batch,
@@ -105,6 +106,7 @@ class Session:
 
     beat_s: float
     status: WorkerStatus = field(default_factory=WorkerStatus)
+    beats: int = 0
     reaped: bool = False
     ended: bool = False
     orders: list[Order] = field(default_factory=list)
@@ -176,12 +178,19 @@ class SharedMemory:
         leases._leased.pop(slot, None)
         leases.settle([key])
 
-    def others(self, number: int) -> list[Session]:
-        return [
-            session
+    def others(self, number: int) -> dict[int, Session]:
+        return {
+            other: session
             for other, session in self.sessions.items()
             if other != number and not (session.reaped or session.ended)
-        ]
+        }
+
+    def sharing(self, number: int) -> dict[int, int]:
+        return {
+            other: session.status.sharing
+            for other, session in self.others(number).items()
+            if session.status.sharing is not None
+        }
 
     async def rows(self, view: str) -> list[Row]:
         return [row async for row in self.inner.reader.iterate(view)]
@@ -197,6 +206,7 @@ class WorkerStore:
         self._clock = clock
         self.number = memory.begin()
         self.faults = memory.inner.faults
+        self._activity = SessionActivity()
         self.reachable = asyncio.Event()
         self.reachable.set()
         self.dead = False
@@ -224,6 +234,7 @@ class WorkerStore:
             return None
         memory, mine = self._memory, self._session
         mine.beat_s, mine.status = memory.clock.boottime(), status
+        mine.beats += 1
         lost, mine.reaped = mine.reaped, False
         memory.reap()
         others = memory.others(self.number)
@@ -231,8 +242,12 @@ class WorkerStore:
         pulse = Pulse(
             lease_s=LEASE_S,
             lost=lost,
-            others_active=sum(not other.status.idle for other in others),
-            others_hungry=sum(other.status.hungry for other in others),
+            others_active=self._activity.count(
+                {other: session.status.idle for other, session in others.items()},
+                {other: session.beats for other, session in others.items()},
+                self._clock.monotonic(),
+            ),
+            others_sharing=memory.sharing(self.number),
             paused=await memory.inner.paused(),
             orders=orders,
             addresses=memory.lease_addresses(self.number, status.addresses),
@@ -243,7 +258,7 @@ class WorkerStore:
         return pulse
 
     async def publish(self, session: int, order: Order) -> None:
-        for other in self._memory.others(self.number):
+        for other in self._memory.others(self.number).values():
             other.orders.append(order)
 
     async def claim(

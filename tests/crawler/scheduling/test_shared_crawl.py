@@ -262,16 +262,16 @@ async def test_what_is_in_flight_is_broken_off_when_the_lease_ends(shared: Share
 
     def slow(request: Request) -> Reply:
         reply = sites(request)
-        return Reply(body=reply.body, delay_s=25.0) if request.url.endswith("/1") else reply
+        return Reply(body=reply.body, delay_s=25.0) if request.url.endswith("/6") else reply
 
     first, _ = await shared.begin(slow, *seeds_of(2), workers=2)
-    await shared.wait(4.5)
-    slow_ones = [entry for entry in shared.requests if entry.path == "/1"]
+    await shared.wait(11)
+    slow_ones = [entry for entry in shared.requests if entry.path == "/6"]
     assert len(slow_ones) == 2
     first.store.reachable.clear()
     cut_s = shared.clock.monotonic()
     await shared.wait(LEASE_S + 2)
-    (mine,) = [entry for entry in first.requests if entry.path == "/1"]
+    (mine,) = [entry for entry in first.requests if entry.path == "/6"]
     assert mine.end_s <= cut_s + LEASE_S
     await shared.wait(300)
     first.store.reachable.set()

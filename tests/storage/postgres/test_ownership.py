@@ -126,7 +126,7 @@ async def test_an_error_that_nobody_has_foreseen_is_tried_again(
             raise raised("the driver is confused")
 
     async def confused(self: Any, sql: str, *values: Any, **options: Any) -> Any:
-        failed("pulse", sql, "idle::integer, hungry::integer")
+        failed("pulse", sql, "idle::integer, sharing")
         return await fetchval(self, sql, *values, **options)
 
     async def confused_rows(self: Any, sql: str, *values: Any, **options: Any) -> Any:

@@ -24,7 +24,7 @@ from storage.store import (
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
 ACTIVE = WorkerStatus(hosts=1)
-IDLE = WorkerStatus(idle=True, hungry=True)
+IDLE = WorkerStatus(idle=True, sharing=0)
 LEASE_S = 0.5
 
 
@@ -142,10 +142,10 @@ async def test_a_session_that_ends_frees_its_hosts_immediately(pair: Pair) -> No
 async def test_pulses_count_the_others(pair: Pair) -> None:
     await pair.pulse(1, IDLE)
     pulse = await pair.pulse(0)
-    assert (pulse.others_active, pulse.others_hungry) == (0, 1)
+    assert (pulse.others_active, pulse.others_sharing) == (0, {pair.sessions[1]: 0})
     await pair.pulse(1, ACTIVE)
     pulse = await pair.pulse(0)
-    assert (pulse.others_active, pulse.others_hungry) == (1, 0)
+    assert (pulse.others_active, pulse.others_sharing) == (1, {})
     assert pulse.lease_s == LEASE_S
 
 
