@@ -110,7 +110,7 @@ class PageOutcomes:
             for reason, count in stored_links.bad_redirect(answer).skipped.items():
                 self._buffer.skip(reason, count)
         usage = stored_links.usage_of(answer, read, self._robots.get(origin_of(queued.url)))
-        now_s = self._clock.wall()
+        now_s = round(self._clock.wall(), 3)  # as the store keeps it: sinks say the same
         if directives is not UNRESTRICTED:
             directives = directives.at(now_s)
         links = self._stored_links(asked, answer, read, redirect_url, needed)
@@ -118,7 +118,7 @@ class PageOutcomes:
             id=queued.id,
             slot=asked.host.slot,
             status=answer.status,
-            fetched_at=round(now_s, 3),  # as the store keeps it: sinks say the same
+            fetched_at=now_s,
             content_type=content_type,
             body_bytes=len(answer.body) if answer.body_read else 0,
             elapsed_s=answer.ended_s - answer.started_s,
@@ -129,7 +129,7 @@ class PageOutcomes:
             archivable=directives.archive,
             ungoverned=asked.passed.ungoverned,
             links=found,
-            plan=self._schedule.plan(queued, answer, body),
+            plan=self._schedule.plan(queued, answer, body, fetched_at=now_s),
             again=queued.before is not None,
             canonical_url=stored_links.canonical_url(read),
             body_hash=stored_links.body_hash(answer),

@@ -121,14 +121,16 @@ class RecrawlPlanner:
             stored_links.wanted(self._effective.config, host_of(queued.url)) & ~before.looked
         )
 
-    def plan(self, queued: Queued, answer: Answer, body: Directives) -> Plan | None:
+    def plan(
+        self, queued: Queued, answer: Answer, body: Directives, *, fetched_at: float
+    ) -> Plan | None:
         """The plan for a new or changed page; None: it is not visited again. `body`: what its meta
         elements declare."""
         if not self._effective.config.revisits:
             return None
         seen = ContentChange.FIRST if queued.before is None else ContentChange.CHANGED
         says = self._declared(queued, answer, body)
-        return self._plan(queued, answer, answer.status, seen, says)
+        return self._plan(queued, answer, answer.status, seen, says, now_s=fetched_at)
 
     def sitemap(self, queued: Queued, answer: Answer) -> Plan | None:
         """A sitemap is read again daily, or as often as pages where that is more."""
@@ -175,14 +177,21 @@ class RecrawlPlanner:
         )
 
     def _plan(
-        self, queued: Queued, answer: Answer, status: int, seen: ContentChange, says: Declared
+        self,
+        queued: Queued,
+        answer: Answer,
+        status: int,
+        seen: ContentChange,
+        says: Declared,
+        *,
+        now_s: float | None = None,
     ) -> Plan | None:
         if not self._effective.config.revisits:
             return None
         rules = self.rules(queued.url)
         if not rules.on:
             return None
-        now_s = round(self._clock.wall(), 3)
+        now_s = round(self._clock.wall(), 3) if now_s is None else now_s
         before = None if queued.before is None else queued.before.plan
         every_s = recrawl.interval_s(
             rules,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from typing import Any
 
+import pytest
+
+from crawler.clock import RealClock
 from crawler.testing import Handler, LocalWeb, ReceivedRequest, Reply, html, text
 
 SOON = {"mode": "fixed", "interval": 0.4}
 LATER = {"mode": "fixed", "interval": "1h"}
+WALL_S = time.time()
 
 
 async def test_conditional_requests_and_what_comes_of_them(courtly: Any) -> None:
@@ -55,6 +60,19 @@ async def test_conditional_requests_and_what_comes_of_them(courtly: Any) -> None
     assert {"new/1", "new/2"} <= set(pages)
     (breaches,) = courtly.rows("hosts", "breaches")
     assert breaches == (0,)
+
+
+async def test_a_page_is_fetched_and_changed_at_the_same_time(
+    courtly: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes to make the outcome of an answer."""
+    reads = itertools.count()
+    monkeypatch.setattr(RealClock, "wall", staticmethod(lambda: WALL_S + 0.002 * next(reads)))
+    async with LocalWeb() as web:
+        web.sites["a.test"] = {"/": html("A", "/b"), "/b": html("B")}
+        await courtly.crawl(web, "a.test", revisit=LATER)
+    times = courtly.rows("visited", "changed_at = fetched_at, checked_at = fetched_at")
+    assert times == [(1, 1), (1, 1)]
 
 
 async def test_a_crawl_killed_while_it_visits_again_loses_no_page(courtly: Any) -> None:
