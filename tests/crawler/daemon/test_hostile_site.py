@@ -275,7 +275,8 @@ class Tags(HTMLParser):
 
 def check_html(shown: str) -> None:
     assert not FORBIDDEN.search(shown)
-    assert "49" not in re.findall(rf"{WORD}[^<]*?(49)", shown)  # {{7*7}} is no template
+    # {{7*7}} is no template. A port, a date or a time may have these digits.
+    assert not re.findall(rf"{WORD}[^<]*?(?<![\d:.-])49(?![\d:.-])", shown)
     Tags().feed(shown)
 
 
