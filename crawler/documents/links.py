@@ -75,9 +75,13 @@ class LinkMemory(Protocol):
     """A memory of links met before."""
 
     @property
-    def native(self) -> bool: ...
+    def native(self) -> bool:
+        """Whether pages that are read natively look their links up themselves."""
+        ...
 
-    def fresh(self, urls: Sequence[str], depth: int) -> Sequence[str]: ...
+    def fresh(self, urls: Sequence[str], depth: int) -> Sequence[str]:
+        """Return those of a page's links that are new, which they are no longer then."""
+        ...
 
 
 class ResolvedPage(Protocol):

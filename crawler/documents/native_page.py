@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from html.entities import html5
 from typing import TYPE_CHECKING, Final
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 _SHIFTED: Final = "iso-2022-jp"
 
 
-def relevant_words(tokens: Sequence[str]) -> list[str]:
-    """Return the words in the attributes of meta elements that may address this crawler."""
-    return ["refresh", "robots", *NAMES, *tokens]
+@lru_cache(maxsize=256)
+def relevant_words(tokens: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words in the attributes of meta elements that may address this crawler, in lower
+    case."""
+    return "refresh", "robots", *NAMES, *map(str.lower, tokens)
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct, field
@@ -121,7 +120,8 @@ def parse_page(
     if document is not None:
         if not reader.read_natively(document.html, tuple(tokens)):
             rows = scan.rows(document.html.decode(errors="replace"))
-            if rows is None or not reader.read_rows(rows, document.html, _words(tuple(tokens))):
+            words = relevant_words(tuple(tokens))
+            if rows is None or not reader.read_rows(rows, document.html, words):
                 reader = _Reader(url, _header_links(url, headers, charset))
                 reader.read_document(document)
         if len(body) > markup_bytes_max:
@@ -171,12 +171,6 @@ def header_links(url: str, headers: Headers) -> str | None:
         return None
     found = _header_links(url, headers, UTF8)
     return " ".join([*(link.url for link in found.found()), found.canonical_url or ""])
-
-
-@lru_cache(maxsize=256)
-def _words(tokens: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of relevant meta elements, in lower case."""
-    return tuple([word.lower() for word in relevant_words(tokens)])
 
 
 def _is_relevant(raw: str, words: Sequence[str]) -> bool:

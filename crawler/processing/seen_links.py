@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, Protocol
 
 from crawler.documents import page_reader
+from crawler.documents.links import LinkMemory
 
 # About 20 MB: a dictionary's entry and an integer each. A page shows its own site's links again
 # and again, and many sites take turns: what is forgotten costs 40 times as much to be found known
@@ -14,7 +15,7 @@ URLS_KEPT: Final = 250_000
 _NEVER: Final = 1 << 62  # deeper than any link
 
 
-class SeenLinks(Protocol):
+class SeenLinks(LinkMemory, Protocol):
     """The links this process gave to the store, at that depth or less, or found out of scope.
     The store still knows links that are forgotten here.
 
@@ -25,11 +26,6 @@ class SeenLinks(Protocol):
     Two generations: when the younger is full it becomes the older, and the older is forgotten,
     but for what was met again.
     """
-
-    @property
-    def native(self) -> bool:
-        """Whether pages that are read natively look their links up themselves."""
-        ...
 
     def __len__(self) -> int: ...
 
@@ -43,10 +39,6 @@ class SeenLinks(Protocol):
 
     def knows(self, url: str, depth: int) -> bool:
         """Return whether it is no longer `new`; remembers nothing."""
-        ...
-
-    def fresh(self, urls: Sequence[str], depth: int) -> Sequence[str]:
-        """Return those of a page's links that are `new`, in one call."""
         ...
 
 
